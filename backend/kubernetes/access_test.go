@@ -210,8 +210,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		`prefix is "Team-"`:         {Prefix: "Team-"},
 		`prefix is "-"`:             {Prefix: "-"},
 		`prefix is "go-election-"`:  {Prefix: "go-election-"},
-		"begin with / or ./":        {Kubeconfig: "no-such-file"},
-		"no such file":              {Kubeconfig: "/no/such/file"},
+		"kubeconfig: there is none": {Kubeconfig: "/no/such/file"},
 		`namespace is "Kube_System`: {Namespace: "Kube_System", Config: &rest.Config{}},
 		"it has no such context":    {Kubeconfig: os.DevNull, Context: "x"},
 	} {

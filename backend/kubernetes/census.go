@@ -16,15 +16,12 @@ import (
 // granted. An election that is not in it was never led. One that is in it and has no Lease was deleted. It must
 // not be modified.
 type census struct {
-	Layout int              `json:"layout"`
 	MaxTTL time.Duration    `json:"max_ttl"` // in nanoseconds
 	Made   map[string]int64 `json:"made"`    // by digest of the Lease's name: how often it was made
 
 	// Partial says that elections may be missing in Made: an earlier census was deleted.
 	Partial bool `json:"partial,omitempty"`
 }
-
-const layout = 1
 
 // madeKey is the key of a Lease in census.Made. Two Leases with the same key make no harm: the second
 // one is watched before it is led for the first time.
@@ -33,8 +30,8 @@ func madeKey(name string) string { return digest(name)[:8] }
 // newCensus returns the census in a Lease. A damaged one counts as partial.
 func newCensus(l *coordination.Lease) *census {
 	c := &census{}
-	if err := json.Unmarshal([]byte(l.Annotations[censusKey]), c); err != nil || c.Layout == 0 || c.MaxTTL <= 0 {
-		c = &census{Layout: max(c.Layout, layout), Partial: true, MaxTTL: MaxTTL}
+	if err := json.Unmarshal([]byte(l.Annotations[censusKey]), c); err != nil || c.MaxTTL <= 0 {
+		c = &census{Partial: true, MaxTTL: MaxTTL}
 	}
 	c.MaxTTL = min(c.MaxTTL, MaxTTL)
 	return c
@@ -57,15 +54,18 @@ func (b *Backend) wasMade(name string) bool {
 	case led, b.back > 0, !read:
 		return true
 	case c == nil:
-		return b.records // the census was deleted: nobody knows what else was
+		return b.led() // the census was deleted: nobody knows what else was
 	default:
 		return c.Partial || c.Made[madeKey(name)] > 0
 	}
 }
 
+// led reports whether this process knows of anything that was led. The caller holds b.mu.
+func (b *Backend) led() bool { return len(b.terms) > 0 || b.longest > 0 }
+
 // greatestTTL returns the greatest TTL that may have been granted. The caller holds b.mu.
 func (b *Backend) greatestTTL() time.Duration {
-	if c, read := b.lastCensus(); c == nil && (b.records || !read) {
+	if c, read := b.lastCensus(); c == nil && (b.led() || !read) {
 		return MaxTTL
 	}
 	return max(b.longest, MinTTL)
@@ -113,11 +113,7 @@ func (b *Backend) rereadCensus(ctx context.Context, try int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	found, err := b.get(ctx, b.names.census())
-	if err == nil && !found {
-		_, _, err = b.list(ctx, nil)
-	}
-	return err
+	return b.get(ctx, b.names.census())
 }
 
 // nextCensus returns the census as it is written before an election is led ("": none). The caller holds b.mu.
@@ -125,10 +121,10 @@ func (b *Backend) nextCensus(election string, ttl time.Duration) *coordination.L
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{
 		Name: b.names.census(), Labels: map[string]string{kindKey: kindCensus},
 	}}
-	next := census{Layout: layout}
+	var next census
 	if c, _ := b.lastCensus(); c != nil {
 		l, next = b.objects[l.Name].lease.DeepCopy(), *c
-	} else if b.records { // it was deleted
+	} else if b.led() { // it was deleted
 		next.Partial, next.MaxTTL = true, MaxTTL
 	}
 	next.MaxTTL = max(next.MaxTTL, ttl, b.longest)

@@ -28,12 +28,15 @@ func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s *state) (edit, 
 	if err := b.enroll(ctx, bid, s); err != nil {
 		return nil, err
 	}
-	now := time.Now().UTC()
-	term, err := backend.NextTerm(max(s.lastTerm(now), bid.Expected.Term), s.suspect, bid.MinTerm, now)
+	now, last := time.Now().UTC(), max(s.Term, s.known, bid.Expected.Term)
+	if s.record != nil {
+		last = backend.GrownTerm(last, s.record.Written, now)
+	}
+	term, err := backend.NextTerm(last, s.suspect, bid.MinTerm, now)
 	if err != nil {
 		return nil, err
 	}
-	return s.grant(bid, term, now).put, nil
+	return s.grant(bid, term, now).putGrant, nil
 }
 
 // enroll has the census written if it may lack the election or the TTL, and makes the Lease if there is none: see
@@ -56,28 +59,14 @@ func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s *state) error 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.lease == nil {
-		missing = s.Version
-		if err := b.make(ctx, s); err != nil {
+	if s.lease == nil { // a Lease without a record, and without a spec that somebody has released, frees nothing either
+		made, err := b.write(ctx, s, label)
+		if err != nil {
 			return err
 		}
+		s.object, missing = made.object, s.Version
 	}
 	return b.writeCensus(ctx, election, missing, bid.TTL)
-}
-
-// make makes the Lease of an election that has none. By itself it grants nothing: a record without the UID
-// frees nothing either.
-func (b *Backend) make(ctx context.Context, s *state) error {
-	now := time.Now().UTC()
-	r := &record{Record: lease.Record{
-		Election: s.Election, Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
-	}}
-	made, err := b.write(ctx, s, r.put)
-	if err != nil {
-		return err
-	}
-	s.object = made.object
-	return nil
 }
 
 // Renew implements [backend.Backend] by one request for each lease, some of them at the same time.
@@ -133,8 +122,8 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		return nil // it has held nothing
 	}
 	errs := make([]error, len(held))
-	b.each(len(held), func(i int) { errs[i] = b.release(ctx, &held[i], string(nonce)) })
-	return wrap(what, backend.Join(errs...))
+	b.each(len(held), func(i int) { errs[i] = b.fail(b.release(ctx, &held[i], string(nonce))) })
+	return b.wrap(what, backend.Join(errs...))
 }
 
 func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) error {
@@ -156,7 +145,7 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 // vacated returns the vacant record that follows a leadership of this process.
 func (s *state) vacated(how backend.End) *record {
 	old, now := s.record, time.Now().UTC()
-	r := &record{Transitions: old.Transitions, Record: lease.Record{
+	r := &record{lease.Record{
 		Election: old.Election, Epoch: old.Epoch, Term: old.Term, Heartbeat: lease.NewHeartbeat(), Request: old.Request,
 		Elected: now, Written: now, MovedTo: old.MovedTo, MovedFrom: old.MovedFrom,
 	}}
@@ -169,10 +158,7 @@ func (s *state) vacated(how backend.End) *record {
 
 // Adopt implements [backend.Adopter]. Release goes by the nonce alone.
 func (b *Backend) Adopt(nonce backend.Nonce, _ []backend.Held) error {
-	if err := b.owner.Admit(nonce); err != nil {
-		return fmt.Errorf("kubernetes: adopt: %w", err)
-	}
-	return nil
+	return b.wrap("adopt", b.owner.Admit(nonce))
 }
 
 // Request implements [backend.Backend]. It writes the record once more, and leaves the spec alone.
@@ -183,9 +169,9 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	}
 	errs := make([]error, len(requests))
 	for i := range requests {
-		errs[i] = b.request(ctx, &requests[i])
+		errs[i] = b.fail(b.request(ctx, &requests[i]))
 	}
-	return wrap(what, backend.Join(errs...))
+	return b.wrap(what, backend.Join(errs...))
 }
 
 func (b *Backend) request(ctx context.Context, q *backend.Request) error {

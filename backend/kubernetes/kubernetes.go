@@ -58,7 +58,6 @@ type Options struct {
 // A Backend keeps leases in Lease objects. It implements [backend.Backend].
 type Backend struct {
 	client    typed.LeaseInterface
-	rest      rest.Interface
 	namespace string
 	origin    string // of the namespace: who has named it
 	host      string
@@ -69,13 +68,11 @@ type Backend struct {
 
 	mu      sync.Mutex
 	objects map[string]*object // by name: the census, and each Lease that this process follows; nil: not read yet
-	records bool               // some Lease has, or had, a record
 	longest time.Duration      // the greatest TTL that was granted, as far as this process knows
 	terms   map[string]uint64  // by name of the Lease: the greatest term in a record that this process has read
 
-	highest uint64 // the greatest resourceVersion that was read
-	back    int    // how often the store was seen to go back
-	backTo  uint64 // what has this resourceVersion or an older one may be from before that
+	back   int    // how often the store was seen to go back
+	backTo uint64 // what has this resourceVersion or an older one may be from before that
 
 	watch *watch
 
@@ -142,8 +139,7 @@ func open(o Options) (*Backend, error) {
 	}
 	names := naming{o.Prefix}
 	return &Backend{
-		client: leases.Leases(at.namespace), rest: leases.RESTClient(),
-		namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, transport: t, names: names,
+		client: leases.Leases(at.namespace), namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, transport: t, names: names,
 		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{},
 		enrolling: make(chan struct{}, 1),
 	}, nil
@@ -180,10 +176,7 @@ func (b *Backend) Close() error {
 
 // enter begins a call for the candidate with this nonce, or for none ("").
 func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) error {
-	if err := b.owner.Enter(ctx, nonce); err != nil {
-		return wrap(verb, err)
-	}
-	return nil
+	return b.wrap(verb, b.owner.Enter(ctx, nonce))
 }
 
 // maxRequests is how many requests of one call are under way at the same time.
@@ -218,8 +211,8 @@ func class(err error) error {
 	return backend.ErrUnavailable
 }
 
-// fail adds to an error of the client its class and what an operator must do, and removes secrets. An error
-// that has a class is one of this package, or was here before.
+// fail adds to an error of the client, or of a context, its class and what an operator must do, and removes secrets. An
+// error that has a class is one of this package, or was here before.
 func (b *Backend) fail(err error) error {
 	if err == nil || errors.Is(err, backend.Class(err)) {
 		return err
@@ -232,23 +225,16 @@ func (b *Backend) fail(err error) error {
 		hint = "; compact and defragment the cluster's etcd, then: etcdctl alarm disarm"
 	case api.ReasonForError(err) == meta.StatusReasonUnknown:
 		hint = b.proxy
-	case api.IsUnauthorized(err):
-		hint = "; the token or certificate is not valid, or has expired"
-	case api.IsNotFound(err) && strings.Contains(err.Error(), "namespaces "):
-		hint = fmt.Sprintf("; does the namespace %q exist?", b.namespace)
 	}
 	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.transport.all()...), hint)
 }
 
-// wrap says what was done when err came. err is classed.
-func wrap(what string, err error) error {
-	switch {
-	case err == nil:
+// wrap says what was done when err came, and classes it.
+func (b *Backend) wrap(what string, err error) error {
+	if err == nil {
 		return nil
-	case !errors.Is(err, backend.Class(err)): // of no class, such as a context's
-		return fmt.Errorf("kubernetes: %s: %w: %w", what, backend.Class(err), err)
 	}
-	return fmt.Errorf("kubernetes: %s: %w", what, err)
+	return fmt.Errorf("kubernetes: %s: %w", what, b.fail(err))
 }
 
 // about describes a call in errors.

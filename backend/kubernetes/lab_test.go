@@ -10,6 +10,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/drivertest"
@@ -181,7 +182,7 @@ func (l *lab) write(t testing.TB, election, id string, seconds int32, taken bool
 	t.Helper()
 	now := meta.NowMicro()
 	err := l.edit(election, func(lease *coordination.Lease) {
-		transitions, acquired := transitions(&lease.Spec), lease.Spec.AcquireTime
+		transitions, acquired := ptr.Deref(lease.Spec.LeaseTransitions, 0), lease.Spec.AcquireTime
 		if taken {
 			transitions++
 			acquired = &now

@@ -35,7 +35,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return wrap(what, err)
+	return b.wrap(what, err)
 }
 
 // lull is for how long Listen waits, after a renewal, for those of other elections.
@@ -102,7 +102,7 @@ const maxLag = time.Second
 // watching returns the watch, after it has begun one with a listing if there is none.
 func (b *Backend) watching(ctx context.Context, names []string) (*watch, error) {
 	b.mu.Lock()
-	w := b.watch
+	w, back := b.watch, b.back
 	for _, name := range names {
 		o := b.objects[name]
 		if w != nil && (o == nil || o.lease != nil && o.version > w.version && time.Since(o.at) > maxLag) {
@@ -124,7 +124,7 @@ func (b *Backend) watching(ctx context.Context, names []string) (*watch, error) 
 	switch {
 	case b.watch != nil:
 		return b.watch, nil
-	case b.highest < version: // the store went back meanwhile
+	case b.back != back: // noticed meanwhile
 		return nil, errBack
 	}
 	if err := b.owner.Admit(""); err != nil { // closed meanwhile
@@ -156,7 +156,7 @@ func (b *Backend) hear(ctx context.Context, w *watch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == w {
-		b.watch, w.err = nil, b.fail(err)
+		b.watch, w.err = nil, err
 	}
 }
 
@@ -189,11 +189,6 @@ func (b *Backend) tell(w *watch, kind events.EventType, l *coordination.Lease) {
 		return
 	}
 	w.version = max(w.version, o.version)
-	b.highest = max(b.highest, o.version)
-	b.noteRecord(l.Name, o)
-	if _, followed := b.objects[l.Name]; !followed {
-		return
-	}
 	if kind == events.Deleted {
 		o = &object{version: o.version, at: o.at}
 	}

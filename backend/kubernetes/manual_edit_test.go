@@ -70,7 +70,7 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	ctx := c.Context()
 	missing, err := c.read(ctx, []string{"jobs"})
 	if err == nil {
-		err = c.make(ctx, &missing[0])
+		_, err = c.write(ctx, &missing[0], label)
 	}
 	if err != nil {
 		t.Fatal(err)

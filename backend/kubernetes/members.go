@@ -25,28 +25,25 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	b.mu.Unlock()
 	first := l == nil
 
-	var refusal error
-	for range rounds {
-		o, err := b.send(ctx, b.memberLease(l, m))
+	o, err := b.send(ctx, b.memberLease(l, m))
+	if conflict(err) || api.IsNotFound(err) { // it was deleted, or made by a request whose answer was lost
+		if l, err = b.client.Get(ctx, b.names.member(m.Nonce), meta.GetOptions{}); api.IsNotFound(err) {
+			l, err = nil, nil
+		}
 		if err == nil {
-			b.mu.Lock()
-			b.member = o.lease
-			b.mu.Unlock()
-			if first {
-				b.cleanUp(ctx) // if it fails, the next process does it
-			}
-			return nil
-		}
-		if refusal = err; conflict(err) || api.IsNotFound(err) { // deleted, or made by a request whose answer was lost
-			l, err = b.client.Get(ctx, b.names.member(m.Nonce), meta.GetOptions{})
-		}
-		if api.IsNotFound(err) {
-			l = nil
-		} else if err != nil {
-			return wrap("announce", b.fail(err))
+			o, err = b.send(ctx, b.memberLease(l, m))
 		}
 	}
-	return wrap("announce", b.fail(refusal))
+	if err != nil {
+		return b.wrap("announce", err)
+	}
+	b.mu.Lock()
+	b.member = o.lease
+	b.mu.Unlock()
+	if first {
+		b.cleanUp(ctx) // if it fails, the next process does it
+	}
+	return nil
 }
 
 // memberLease returns the record of a member, to be written over l; nil: there is none, as far as is known.
@@ -96,7 +93,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	}
 	leases, err := b.memberLeases(ctx)
 	if err != nil {
-		return nil, wrap("members", b.fail(err))
+		return nil, b.wrap("members", err)
 	}
 	var list []backend.Member
 	for i := range leases {

@@ -81,18 +81,14 @@ func (o *Options) pod() (at place, err error) {
 // the context, too, if there are several.
 func (o *Options) load() (at place, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	if rules.ExplicitPath = o.Kubeconfig; o.Kubeconfig != "" {
-		if _, err := os.Stat(o.Kubeconfig); err != nil {
-			return at, fmt.Errorf("kubeconfig: %w", clean.FileError(err))
-		}
-	}
+	rules.ExplicitPath = o.Kubeconfig
 	files, err := rules.Load()
 	if err != nil {
-		return at, kubeconfigError(err)
+		return at, errKubeconfig
 	}
 	client := clientcmd.NewNonInteractiveClientConfig(*files, o.Context, &clientcmd.ConfigOverrides{}, rules)
 	if at.config, err = client.ClientConfig(); err != nil {
-		return at, kubeconfigError(err)
+		return at, errKubeconfig
 	}
 	if o.Namespace == "" {
 		now, _, _ := client.Namespace()
@@ -105,16 +101,8 @@ func (o *Options) load() (at place, err error) {
 	return at, nil
 }
 
-// kubeconfigError returns an error without parts of the file, which may be secret.
-func kubeconfigError(err error) error {
-	switch {
-	case clientcmd.IsContextNotFound(err), strings.Contains(err.Error(), "does not exist"):
-		return errors.New("kubeconfig: it has no such context")
-	case clientcmd.IsEmptyConfig(err):
-		return errors.New("kubeconfig: there is none, and this is no pod with a service account; set kubeconfig")
-	}
-	return errors.New("kubeconfig: it cannot be read, or is not complete; try: kubectl get leases")
-}
+// errKubeconfig shows no part of the file, nor its path: either may be secret.
+var errKubeconfig = errors.New("kubeconfig: there is none, it cannot be read, it is not complete, or it has no such context; try: kubectl get leases")
 
 // A transport makes requests with what is in the files of the Options. The client library reads some of them once: a
 // kubeconfig, and the authorities. So they are read again when the API server refuses the token or the certificate, or is not

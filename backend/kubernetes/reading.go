@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -23,9 +22,8 @@ type object struct {
 	lease   *coordination.Lease // nil: there was none
 	version uint64              // of the Lease; of its absence: a version of the store at which it was missing
 	at      time.Time           // when it was received
-	record  *record             // nil: there is none, or a damaged one
-	damaged bool
-	census  *census // of the Lease that has it
+	record  *record             // nil: there is none
+	census  *census             // of the Lease that has it
 }
 
 // errNumbers says that what answers is no API server as Kubernetes describes it.
@@ -47,25 +45,15 @@ func newObject(l *coordination.Lease, at time.Time) *object {
 	o := &object{lease: l, version: versionOf(l.ResourceVersion), at: at}
 	if text, ok := l.Annotations[recordKey]; ok {
 		o.record = decode(text)
-		o.damaged = o.record == nil
 	}
 	return o
-}
-
-// wasLed reports whether a member of this fleet may have led by the Lease, which has this name.
-func (o *object) wasLed(n naming, name string) bool {
-	if r := o.record; r != nil {
-		return r.Epoch != "" && n.election(r.Election) == name
-	}
-	return o.damaged && strings.HasPrefix(name, n.prefix)
 }
 
 // A moment is when a request began, and what was known then. An answer that shows less comes from a store
 // that went back.
 type moment struct {
-	at      time.Time
-	highest uint64
-	back    int
+	at   time.Time
+	back int
 }
 
 // now begins a request about Leases, which are followed from now on.
@@ -76,34 +64,29 @@ func (b *Backend) now(names ...string) moment {
 		o := b.objects[name]
 		b.objects[name] = o
 	}
-	return moment{time.Now(), b.highest, b.back}
+	return moment{time.Now(), b.back}
 }
 
 // unknownVersion is Backend.backTo until the listing that follows.
 const unknownVersion = math.MaxUint64
 
-// learn keeps what an answer shows: the store at a version, or a later one, and Leases. It returns errBack
-// if that is older than what was known when the request began. The caller holds b.mu.
-func (b *Backend) learn(m moment, version uint64, shown map[string]*object) error {
+// learn keeps the Leases that an answer shows. It returns errBack if one of them is older than it was when the
+// request began. The caller holds b.mu.
+func (b *Backend) learn(m moment, shown map[string]*object) error {
 	if b.back != m.back { // noticed meanwhile
 		return errBack
 	}
-	older := version < m.highest
 	for name, o := range shown {
-		if o.version == 0 || version == 0 {
+		if o.version == 0 {
 			return errNumbers
 		}
 		known := b.objects[name]
 		if known != nil && known.lease != nil && known.version > o.version && !known.at.After(m.at) {
-			older = true
+			b.forgetAll()
+			return errBack
 		}
 	}
-	if older {
-		b.forgetAll()
-		return errBack
-	}
 
-	b.highest = max(b.highest, version)
 	for name, o := range shown {
 		b.keep(name, o)
 	}
@@ -113,7 +96,7 @@ func (b *Backend) learn(m moment, version uint64, shown map[string]*object) erro
 // forgetAll notes that the store went back. The caller holds b.mu.
 func (b *Backend) forgetAll() {
 	b.back++
-	b.backTo, b.highest = unknownVersion, 0
+	b.backTo = unknownVersion
 	for name := range b.objects {
 		b.objects[name] = nil
 	}
@@ -123,17 +106,16 @@ func (b *Backend) forgetAll() {
 // read reads elections and returns their states. One of them is read by itself, unless it depends on the
 // census whether it is free: a listing has both as they were at the same moment.
 func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
+	names := b.namesOf(elections)
 	if len(elections) == 1 {
-		found, err := b.get(ctx, b.names.election(elections[0]))
-		if err != nil {
+		if err := b.get(ctx, names[0]); err != nil {
 			return nil, err
 		}
-		s, ok := b.remembered(elections[0])
-		if found && ok && !s.needsCensus() {
+		if s, ok := b.remembered(elections[0]); ok && (s.lease == nil || !s.needsCensus()) {
 			return []state{s}, nil
 		}
 	}
-	if _, _, err := b.list(ctx, b.namesOf(elections)); err != nil {
+	if _, _, err := b.list(ctx, names); err != nil {
 		return nil, err
 	}
 	states := make([]state, len(elections))
@@ -148,24 +130,24 @@ func (b *Backend) read(ctx context.Context, elections []string) ([]state, error)
 }
 
 // needsCensus reports whether it depends on the census if the lease is free.
-func (s state) needsCensus() bool { return s.record == nil || s.record.Epoch == "" || s.suspect }
+func (s state) needsCensus() bool { return s.record == nil || s.suspect }
 
 // get reads one Lease. The API server answers with what a majority of its store has, after the request
 // began. That there is none is not believed: it may be said by a proxy, which knows no Leases. A listing
-// shows it.
-func (b *Backend) get(ctx context.Context, name string) (found bool, err error) {
+// shows it, and the census.
+func (b *Backend) get(ctx context.Context, name string) error {
 	m := b.now(name)
 	l, err := b.client.Get(ctx, name, meta.GetOptions{})
 	if api.IsNotFound(err) {
-		return false, nil
+		_, _, err = b.list(ctx, []string{name})
+		return err
 	}
 	if err != nil {
-		return false, b.fail(err)
+		return err
 	}
-	o := newObject(l, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return true, b.learn(m, max(m.highest, o.version), map[string]*object{name: o})
+	return b.learn(m, map[string]*object{name: newObject(l, time.Now())})
 }
 
 // notMembers selects all Leases but those of members, which change often.
@@ -177,7 +159,7 @@ func (b *Backend) list(ctx context.Context, names []string) (all map[string]*obj
 	m := b.now(names...)
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
 	if err != nil {
-		return nil, 0, b.fail(err)
+		return nil, 0, err
 	}
 	at := time.Now()
 	version = versionOf(list.ResourceVersion)
@@ -195,7 +177,7 @@ func (b *Backend) list(ctx context.Context, names []string) (all map[string]*obj
 			shown[name] = &object{version: version, at: at}
 		}
 	}
-	if err := b.learn(m, version, shown); err != nil {
+	if err := b.learn(m, shown); err != nil {
 		return nil, 0, err
 	}
 	if b.backTo == unknownVersion {
@@ -204,9 +186,13 @@ func (b *Backend) list(ctx context.Context, names []string) (all map[string]*obj
 	return all, version, nil
 }
 
-// keep remembers an object if it is followed, unless a newer one is known. The caller holds b.mu.
+// keep remembers what an object says of the fleet, and the object if it is followed, unless a newer one is known. The
+// caller holds b.mu.
 func (b *Backend) keep(name string, o *object) {
-	b.noteRecord(name, o)
+	if r := o.record; r != nil && r.Epoch != "" && r.Term <= backend.MaxTerm && b.names.election(r.Election) == name {
+		b.longest = max(b.longest, time.Duration(r.TTL))
+		b.terms[name] = max(b.terms[name], r.Term)
+	}
 	old, followed := b.objects[name]
 	if !followed || old != nil && old.version > o.version {
 		return
@@ -215,24 +201,7 @@ func (b *Backend) keep(name string, o *object) {
 	if name == b.names.census() && o.lease != nil {
 		o.census = newCensus(o.lease)
 		b.longest = max(b.longest, o.census.MaxTTL) // the census may be deleted later
-		b.records = b.records || o.census.Partial || len(o.census.Made) > 0
 	}
-}
-
-// noteRecord remembers what a Lease says of the fleet. The caller holds b.mu.
-func (b *Backend) noteRecord(name string, o *object) {
-	if !o.wasLed(b.names, name) {
-		return
-	}
-	b.records = true
-	term := uint64(0)
-	if r := o.record; r != nil {
-		b.longest = max(b.longest, time.Duration(r.TTL))
-		if r.Term <= backend.MaxTerm { // a greater one was forged
-			term = r.Term
-		}
-	}
-	b.terms[name] = max(b.terms[name], term)
 }
 
 // remembered returns an election's state as it was read last. ok is false if it must be read.
@@ -253,7 +222,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	}
 	all, _, err := b.list(ctx, nil)
 	if err != nil {
-		return nil, wrap("list", err)
+		return nil, b.wrap("list", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -283,7 +252,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	}
 	states, err := b.read(ctx, electionsOf(seen))
 	if err != nil {
-		return nil, wrap(what, err)
+		return nil, b.wrap(what, err)
 	}
 	for i := range states {
 		if seen[i].Version == "" || states[i].Differs(seen[i]) {

@@ -37,10 +37,7 @@ const (
 //
 // It is the record of the other stores. Its Epoch is the UID of the Lease; empty: nobody was granted this Lease yet.
 // Its Heartbeat is fresh with each renewal, too, and Write is random. A vacant one was Elected when the last leadership ended.
-type record struct {
-	lease.Record
-	Transitions int32 `json:"transitions"` // leaseTransitions
-}
+type record struct{ lease.Record }
 
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
 
@@ -54,12 +51,11 @@ func (r *record) encode() string {
 	return strings.TrimSuffix(text, "}") + sumMark + digest(text) + `"}`
 }
 
-// decode returns the record in an annotation, or nil if this module has not written it so.
+// decode returns the record in an annotation. It is empty, and so of no election, if this module has not written it so.
 func decode(text string) *record {
 	r, end := new(record), strings.LastIndex(text, sumMark)
-	if end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` ||
-		json.Unmarshal([]byte(text), r) != nil {
-		return nil
+	if end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` || json.Unmarshal([]byte(text), r) != nil {
+		return new(record)
 	}
 	r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
 	r.TTL = min(r.TTL, lease.Span(MaxTTL))
@@ -69,7 +65,8 @@ func decode(text string) *record {
 // sealHolder begins holderIdentity of a Lease that has moved to another store.
 const sealHolder = "moved to "
 
-// spec returns the spec that belongs to the record, in the layout of client-go. Its members take over a
+// spec returns the spec that belongs to the record, in the layout of client-go, but for leaseTransitions, which says
+// nothing of who leads. Its members take over a
 // lease without a holder at once, and no other before leaseDurationSeconds. So a seal is a holder
 // that they will not outlive.
 func (r *record) spec() coordination.LeaseSpec {
@@ -82,9 +79,8 @@ func (r *record) spec() coordination.LeaseSpec {
 	case time.Duration(r.Renew) < time.Second: // they compare times in whole seconds, so they may not see the last renewal
 		seconds++
 	}
-	transitions := r.Transitions
 	return coordination.LeaseSpec{
-		HolderIdentity: &holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions,
+		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
 		AcquireTime: &meta.MicroTime{Time: micro(r.Elected)}, RenewTime: &meta.MicroTime{Time: micro(r.Written)},
 	}
 }
@@ -94,10 +90,8 @@ func wholeSeconds(ttl time.Duration) int32 { return int32((ttl + time.Second - 1
 
 // wrote reports whether the spec follows from the record: otherwise another program has written it.
 func (r *record) wrote(s *coordination.LeaseSpec) bool {
-	if r == nil {
-		return false
-	}
 	own := r.spec()
+	own.LeaseTransitions = s.LeaseTransitions
 	return specText(s) == specText(&own)
 }
 
@@ -113,10 +107,9 @@ func specText(s *coordination.LeaseSpec) string {
 	return string(text)
 }
 
-// holder, seconds and transitions return fields of a spec; zero if they are missing.
-func holder(s *coordination.LeaseSpec) string     { return ptr.Deref(s.HolderIdentity, "") }
-func seconds(s *coordination.LeaseSpec) int32     { return max(0, ptr.Deref(s.LeaseDurationSeconds, 0)) }
-func transitions(s *coordination.LeaseSpec) int32 { return max(0, ptr.Deref(s.LeaseTransitions, 0)) }
+// holder and seconds return fields of a spec; zero if they are missing.
+func holder(s *coordination.LeaseSpec) string { return ptr.Deref(s.HolderIdentity, "") }
+func seconds(s *coordination.LeaseSpec) int32 { return max(0, ptr.Deref(s.LeaseDurationSeconds, 0)) }
 
 // digest returns a short text that stands for others.
 func digest(texts ...string) string {

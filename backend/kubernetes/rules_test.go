@@ -182,8 +182,8 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 	}
 	n.mustLose(first, "it was renewed")
 	held := n.mustWin(second, first)
-	if o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&o.Spec) != "n" || seconds(&o.Spec) != 3 || transitions(&o.Spec) != 1 {
-		t.Errorf("kubectl shows %s for %d s in transition %d (%v); want n, 3 s, 1", holder(&o.Spec), seconds(&o.Spec), transitions(&o.Spec), err)
+	if o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{}); err != nil || holder(&o.Spec) != "n" || seconds(&o.Spec) != 3 || *o.Spec.LeaseTransitions != 1 {
+		t.Errorf("kubectl shows %s for %d s in transition %d (%v); want n, 3 s, 1", holder(&o.Spec), seconds(&o.Spec), *o.Spec.LeaseTransitions, err)
 	}
 	// It takes over: its leadership has no term of its own.
 	l.write(t, "jobs", "pod-1_x", 15, true)

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -57,17 +56,14 @@ func (b *Backend) classify(election string, o *object) state {
 // valid returns the record of a Lease, empty if there is none that counts, and whether the spec follows
 // from it. It sets s.suspect.
 func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
-	r, wrote = s.record, s.record.wrote(&s.lease.Spec)
-	if r != nil && r.Epoch == "" && r.Term == 0 && !wrote { // nobody of this module was granted it
-		r = nil
-	}
-	damaged := s.damaged || r != nil && (r.Election != election || r.Epoch != string(s.lease.UID) || r.Term < s.known)
+	r = s.record
+	damaged := r != nil && (r.Election != election || r.Epoch != string(s.lease.UID) || r.Term < s.known)
 	old := s.version <= b.backTo
 	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
 	if r == nil || damaged {
 		return &record{}, false
 	}
-	return r, wrote
+	return r, r.wrote(&s.lease.Spec)
 }
 
 // classifyOurs is classify for a spec that this module has written.
@@ -116,7 +112,8 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 	switch {
 	case holder(spec) != "":
 		acquired := ptr.Deref(spec.AcquireTime, meta.MicroTime{}).UnixMicro()
-		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10), strconv.Itoa(int(transitions(spec)))))}
+		session := digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10))
+		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + session)}
 		s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)
 		if !sealed(spec) {
 			s.TTL = min(s.TTL, maxForeign)
@@ -152,36 +149,24 @@ func (b *Backend) age(o *object, written time.Time) time.Duration {
 	return max(time.Since(o.at), time.Since(written), 0)
 }
 
-// lastTerm returns the last term of the election, or one that later grants had if they were lost.
-func (s *state) lastTerm(now time.Time) uint64 {
-	if s.record == nil || s.suspect {
-		return max(s.Term, s.known)
-	}
-	return backend.GrownTerm(s.Term, s.record.Written, now)
-}
-
 // endLeadership returns the record's fields about the past after the present leadership, if there is
-// one, has ended.
+// one, has ended. The history has the leaderships of this module.
 func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, id string, history []backend.Leadership) {
-	if s.record == nil || s.record.Election != s.Election {
-		if s.Vacant() {
-			return "", "", nil
-		}
-		return how, s.Holder.ID, nil
+	end, id = how, s.Holder.ID
+	if s.Vacant() {
+		end, id = s.End, s.LastID
 	}
 	r := s.record
-	history = r.History
-	ended := backend.Leadership{Term: r.Term, ID: s.Holder.ID, From: r.Elected}
-	if !s.ours && !s.suspect && !r.vacant() { // another program led after this module
-		history = clean.Remember(history, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, backend.Failed, now, max(0, now.Sub(r.Written)-time.Duration(r.TTL)))
+	switch {
+	case r == nil || r.Election != s.Election:
+		return end, id, nil
+	case r.vacant():
+		return end, id, r.History
+	case !s.ours: // another program has led, or nobody knows who
+		how = backend.Failed
 	}
-	if s.Vacant() {
-		return s.End, s.LastID, history
-	}
-	if t := s.lease.Spec.AcquireTime; !s.ours && t != nil {
-		ended.From = clean.Time(t.Time)
-	}
-	return how, s.Holder.ID, clean.Remember(history, ended, how, now, s.ExpiredFor())
+	expired := max(0, now.Sub(r.Written)-time.Duration(r.TTL))
+	return end, id, clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, how, now, expired)
 }
 
 // grant returns the record of a grant.
@@ -192,14 +177,6 @@ func (s *state) grant(bid *backend.Bid, term uint64, now time.Time) *record {
 		TTL: lease.Span(bid.TTL), Renew: lease.Span(bid.Renew), Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
 		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,
 	}}
-	spec := &s.lease.Spec
-	r.Transitions = transitions(spec)
-	if s.record != nil {
-		r.Transitions = max(r.Transitions, s.record.Transitions)
-	}
-	if r.Transitions < 1<<31-1 && (holder(spec) != "" || cmp.Or(s.Term, uint64(r.Transitions)) > 0) {
-		r.Transitions++
-	}
 	r.End, r.LastID, r.History = s.endLeadership(backend.Failed, now)
 	return r
 }

@@ -46,7 +46,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 	o := newObject(written, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return o, b.learn(m, o.version, map[string]*object{l.Name: o})
+	return o, b.learn(m, map[string]*object{l.Name: o})
 }
 
 // An edit changes the Lease of an election before it is written.
@@ -60,13 +60,30 @@ func touch(l *coordination.Lease) {
 // put writes the record, and the spec that belongs to it.
 func (r *record) put(l *coordination.Lease) {
 	r.putBeside(l)
+	transitions := l.Spec.LeaseTransitions
 	l.Spec = r.spec()
+	l.Spec.LeaseTransitions = transitions
+}
+
+// putGrant is put, and counts another leader.
+func (r *record) putGrant(l *coordination.Lease) {
+	r.put(l)
+	next := int32(0)
+	if l.Spec.LeaseTransitions != nil {
+		next = max(0, *l.Spec.LeaseTransitions+1) // after the greatest one comes 0
+	}
+	l.Spec.LeaseTransitions = &next
 }
 
 // putBeside writes the record, and leaves the spec alone.
 func (r *record) putBeside(l *coordination.Lease) {
 	r.Write = rand.Int64()
 	meta.SetMetaDataAnnotation(&l.ObjectMeta, recordKey, r.encode())
+	label(l)
+}
+
+// label makes a Lease one of an election.
+func label(l *coordination.Lease) {
 	if l.Labels == nil {
 		l.Labels = map[string]string{}
 	}
@@ -114,7 +131,7 @@ func (b *Backend) update(ctx context.Context, election string, decide decision) 
 		}
 		switch {
 		case err != nil && !conflict(err):
-			return s, false, b.fail(err)
+			return s, false, err
 		case err == nil && !remembered:
 			return s, false, nil
 		}
@@ -137,7 +154,7 @@ func (b *Backend) answer(
 		}
 		switch {
 		case err != nil:
-			answers[i].Err = wrap(about(verb, 1, election), err)
+			answers[i].Err = b.wrap(about(verb, 1, election), err)
 		case written:
 			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Granted, ValidFor: s.TTL}
 		default:
