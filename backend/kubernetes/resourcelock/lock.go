@@ -35,9 +35,8 @@ type Lock struct {
 	// What the manager does.
 	cancel    context.CancelFunc   // ends the campaign; nil: there is none
 	err       error                // of the last campaign, not yet returned by Get
-	lead      *election.Leadership // of the campaign's function; nil while it does not run
+	lead      *election.Leadership // that can be lent
 	lent      *election.Leadership // of the last Update that succeeded
-	over      bool                 // the leadership is ending: no Update succeeds
 	keepUntil time.Time            // without another Update, the lock gives the lease up then
 }
 
@@ -132,7 +131,7 @@ func (l *Lock) holder() (id string, news bool) {
 // leads reports whether there is a leadership that the elector can have, or has. An elector that
 // believes in an earlier one must stop first: the work of that one has ended.
 func (l *Lock) leads() bool {
-	return l.lead != nil && !l.over && (!l.believing() || l.lent == l.lead) && l.lead.Leading()
+	return l.lead != nil && (!l.believing() || l.lent == l.lead) && l.lead.Leading()
 }
 
 // lendable reports whether an Update can succeed now.
@@ -266,43 +265,26 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	claim := l.timings.LeaseDuration + 3*l.timings.RetryPeriod // an elector that still asks does so by then
-	l.lead, l.over, l.keepUntil = lead, false, time.Now().Add(claim)
+	l.lead, l.keepUntil = lead, time.Now().Add(claim)
 	l.changed()
-	for {
-		wait, done := l.pending(ctx)
-		if done {
-			break
-		}
-		ended := ctx.Done()
-		if ctx.Err() != nil {
-			ended = nil
-			l.endCampaign() // before this function returns: else the process would bid again
-		}
-		l.await(ended, time.After(wait))
+	for ctx.Err() == nil && time.Now().Before(l.keepUntil) {
+		l.await(ctx.Done(), time.After(time.Until(l.keepUntil)))
 	}
-	l.lead = nil
-	l.endCampaign() // the elector's next Get begins another
-	l.changed()
-	return nil
-}
 
-// pending reports for how long hold must wait before it looks again, or that all is done.
-func (l *Lock) pending(ctx context.Context) (wait time.Duration, done bool) {
-	now := time.Now()
-	kept := l.keepUntil.Sub(now)
-	ended := ctx.Err() != nil
-	if ended || kept <= 0 {
-		l.over = true
+	l.lead = nil
+	l.endCampaign() // else the process would bid again; the elector's next Get begins another campaign
+	l.changed()
+	if l.lent != lead {
+		return nil
 	}
-	switch believed := l.until.Sub(now); {
-	case !l.over:
-		return kept, false
-	case l.lent == l.lead && believed > 0:
-		return believed, false
-	case ended && l.lent == l.lead && kept > 0 && !left(ctx):
-		return kept, false // the elector has stopped, but who knows about its work?
+	end := l.keepUntil // the elector has stopped before, but who knows about its work?
+	if left(ctx) {
+		end = l.until
 	}
-	return 0, true
+	l.mu.Unlock()
+	time.Sleep(time.Until(end))
+	l.mu.Lock()
+	return nil
 }
 
 // left reports whether the program itself has closed the manager, or left the election.
