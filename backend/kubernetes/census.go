@@ -88,18 +88,16 @@ func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl
 		}
 
 		b.mu.Lock()
-		c, _ := b.lastCensus()
 		now := state{name: b.names.election(election)}
 		now.classifyMissing(b, election)
 		l := b.nextCensus(election, ttl)
 		b.mu.Unlock()
-		switch {
-		case missing != "" && now.Version != missing:
+		if missing != "" && now.Version != missing {
 			return errLed
-		case election == "" && c != nil && c.MaxTTL >= ttl:
+		}
+		if l == nil {
 			return nil
 		}
-
 		if _, err := b.send(ctx, l); !conflict(err) {
 			return err
 		}
@@ -116,13 +114,18 @@ func (b *Backend) rereadCensus(ctx context.Context, try int) error {
 	return b.get(ctx, b.names.census())
 }
 
-// nextCensus returns the census as it is written before an election is led ("": none). The caller holds b.mu.
+// nextCensus returns the census as it is written before an election is led ("": one that it has), or nil if it says
+// enough. The caller holds b.mu.
 func (b *Backend) nextCensus(election string, ttl time.Duration) *coordination.Lease {
+	c, _ := b.lastCensus()
+	if election == "" && c != nil && c.MaxTTL >= ttl {
+		return nil
+	}
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{
 		Name: b.names.census(), Labels: map[string]string{kindKey: kindCensus},
 	}}
 	var next census
-	if c, _ := b.lastCensus(); c != nil {
+	if c != nil {
 		l, next = b.objects[l.Name].lease.DeepCopy(), *c
 	} else if b.led() { // it was deleted
 		next.Partial, next.MaxTTL = true, MaxTTL

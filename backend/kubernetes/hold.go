@@ -43,13 +43,13 @@ func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s *state) (edit, 
 // docs/design/kubernetes.md, "The first grant". Then s is the Lease that it has made.
 func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s *state) error {
 	election, missing := bid.Election, ""
-	if s.lease != nil && s.record != nil && s.record.Epoch == string(s.lease.UID) {
+	if s.record != nil && s.record.Epoch == string(s.lease.UID) {
 		election = "" // the census has it
 	}
 	b.mu.Lock()
-	c, _ := b.lastCensus()
+	enough := b.nextCensus(election, bid.TTL) == nil
 	b.mu.Unlock()
-	if election == "" && c != nil && c.MaxTTL >= bid.TTL {
+	if enough {
 		return nil
 	}
 
@@ -144,16 +144,15 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 
 // vacated returns the vacant record that follows a leadership of this process.
 func (s *state) vacated(how backend.End) *record {
-	old, now := s.record, time.Now().UTC()
-	r := &record{lease.Record{
-		Election: old.Election, Epoch: old.Epoch, Term: old.Term, Heartbeat: lease.NewHeartbeat(), Request: old.Request,
-		Elected: now, Written: now, MovedTo: old.MovedTo, MovedFrom: old.MovedFrom,
-	}}
+	r := *s.record
+	r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew = "", "", "", "", 0, 0
+	r.Heartbeat, r.Elected = lease.NewHeartbeat(), time.Now().UTC()
+	r.Written = r.Elected
 	r.End, r.LastID, r.History = s.endLeadership(how, r.Written)
 	if s.suspect { // a later grant may be lost: nobody may lead at once
 		r.Epoch = ""
 	}
-	return r
+	return &r
 }
 
 // Adopt implements [backend.Adopter]. Release goes by the nonce alone.

@@ -60,7 +60,6 @@ type Backend struct {
 	client    typed.LeaseInterface
 	namespace string
 	origin    string // of the namespace: who has named it
-	host      string
 	proxy     string // of the environment, that connections lead through, for errors
 	transport *transport
 	names     naming
@@ -131,22 +130,25 @@ func open(o Options) (*Backend, error) {
 	}
 	t := &transport{options: o, host: config.Host}
 	if err := t.use(config); err != nil {
-		return nil, clean.Secrets(clean.FileError(err), t.all()...)
+		return nil, clean.Secrets(clean.FileError(err), t.secrets.All()...)
 	}
 	leases, err := typed.NewForConfigAndClient(config, &http.Client{Transport: t})
 	if err != nil {
-		return nil, clean.Secrets(err, t.all()...)
+		return nil, clean.Secrets(err, t.secrets.All()...)
 	}
 	names := naming{o.Prefix}
 	return &Backend{
-		client: leases.Leases(at.namespace), namespace: at.namespace, origin: at.origin, host: config.Host, proxy: proxy, transport: t, names: names,
+		client: leases.Leases(at.namespace), namespace: at.namespace, origin: at.origin,
+		proxy: proxy, transport: t, names: names,
 		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{},
 		enrolling: make(chan struct{}, 1),
 	}, nil
 }
 
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return clean.Location(b.namespace+"/"+b.names.prefix, b.host) }
+func (b *Backend) Location() string {
+	return clean.Location(b.namespace+"/"+b.names.prefix, b.transport.host)
+}
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees {
@@ -226,7 +228,7 @@ func (b *Backend) fail(err error) error {
 	case api.ReasonForError(err) == meta.StatusReasonUnknown:
 		hint = b.proxy
 	}
-	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.transport.all()...), hint)
+	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.transport.secrets.All()...), hint)
 }
 
 // wrap says what was done when err came, and classes it.

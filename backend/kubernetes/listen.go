@@ -144,12 +144,26 @@ func (b *Backend) stopWatch() {
 	}
 }
 
-// hear notes what the watch tells, until it ends. The API server ends it after some minutes, or if it no longer
-// knows the changes after that version: then a listener reads, and another one begins.
+// hear makes the request of the watch, and notes what it tells, until it ends. The API server ends it after some
+// minutes, or if it no longer knows the changes after that version: then a listener reads, and another one begins.
 func (b *Backend) hear(ctx context.Context, w *watch) {
 	defer close(w.ended)
 	defer w.cancel()
-	err := b.stream(ctx, w)
+	timeout := int64(300 + rand.IntN(300))
+	stream, err := b.client.Watch(ctx, meta.ListOptions{
+		LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10), TimeoutSeconds: &timeout,
+	})
+	if err == nil {
+		for e := range stream.ResultChan() {
+			l, ok := e.Object.(*coordination.Lease)
+			if !ok {
+				err = api.FromObject(e.Object)
+				break
+			}
+			b.tell(w, e.Type, l)
+		}
+		stream.Stop()
+	}
 	if api.IsResourceExpired(err) || api.IsGone(err) {
 		err = nil
 	}
@@ -158,26 +172,6 @@ func (b *Backend) hear(ctx context.Context, w *watch) {
 	if b.watch == w {
 		b.watch, w.err = nil, err
 	}
-}
-
-// stream makes the request of the watch. It returns nil if the API server has ended it.
-func (b *Backend) stream(ctx context.Context, w *watch) error {
-	timeout := int64(300 + rand.IntN(300))
-	o := meta.ListOptions{LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10), TimeoutSeconds: &timeout}
-	stream, err := b.client.Watch(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer stream.Stop()
-	for e := range stream.ResultChan() {
-		if e.Type == events.Error {
-			return api.FromObject(e.Object)
-		}
-		if l, ok := e.Object.(*coordination.Lease); ok {
-			b.tell(w, e.Type, l)
-		}
-	}
-	return nil
 }
 
 // tell keeps what the watch has told.

@@ -7,7 +7,6 @@ import (
 	gonet "net"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,7 +112,7 @@ type transport struct {
 
 	mu      sync.Mutex
 	now     http.RoundTripper
-	secrets []string // that it has used, for errors
+	secrets client.Secret // that it has used, for errors
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -145,8 +144,8 @@ func (t *transport) use(config *rest.Config) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, secret := range []string{config.BearerToken, config.Password} {
-		if !slices.Contains(t.secrets, secret) {
-			t.secrets = append(t.secrets, secret)
+		if secret != "" {
+			t.secrets.Set(secret)
 		}
 	}
 	next, err := connections(config)
@@ -184,11 +183,4 @@ func connections(config *rest.Config) (http.RoundTripper, error) {
 		own.DialContext = config.Dial
 	}
 	return rest.HTTPWrappersForConfig(config, own)
-}
-
-// all returns the tokens and passwords that errors must not contain.
-func (t *transport) all() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.secrets)
 }

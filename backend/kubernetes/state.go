@@ -38,38 +38,32 @@ func (b *Backend) classify(election string, o *object) state {
 		s.classifyMissing(b, election)
 		return s
 	}
-	r, wrote := s.valid(b, election)
+
+	r := s.record
+	damaged := r != nil && (r.Election != election || r.Epoch != string(s.lease.UID) || r.Term < s.known)
+	old := s.version <= b.backTo
+	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
+	if r == nil || damaged {
+		r = &record{}
+	}
 	s.Lease = r.Lease(election)
-	if wrote {
+	if r.Epoch != "" && r.wrote(&s.lease.Spec) {
 		s.classifyOurs(b, r)
 	} else {
 		s.classifyForeign(b, r)
 	}
 	if s.suspect {
 		s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
-		s.Version = "?" + digest(s.Version, heartbeat(r), strconv.Itoa(b.back), string(o.lease.UID), specText(&o.lease.Spec))
+		s.Version = "?" + digest(s.Version, strconv.Itoa(b.back))
 	}
 	s.Lease = clean.Lease(s.Lease)
 	return s
 }
 
-// valid returns the record of a Lease, empty if there is none that counts, and whether the spec follows
-// from it. It sets s.suspect.
-func (s *state) valid(b *Backend, election string) (r *record, wrote bool) {
-	r = s.record
-	damaged := r != nil && (r.Election != election || r.Epoch != string(s.lease.UID) || r.Term < s.known)
-	old := s.version <= b.backTo
-	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
-	if r == nil || damaged {
-		return &record{}, false
-	}
-	return r, r.wrote(&s.lease.Spec)
-}
-
 // classifyOurs is classify for a spec that this module has written.
 func (s *state) classifyOurs(b *Backend, r *record) {
 	s.ours, s.Age = !s.suspect, b.age(s.object, r.Written)
-	s.Version = heartbeat(r)
+	s.Version = strconv.FormatUint(uint64(r.Heartbeat), 16)
 	if r.vacant() {
 		return
 	}
@@ -180,5 +174,3 @@ func (s *state) grant(bid *backend.Bid, term uint64, now time.Time) *record {
 	r.End, r.LastID, r.History = s.endLeadership(backend.Failed, now)
 	return r
 }
-
-func heartbeat(r *record) string { return strconv.FormatUint(uint64(r.Heartbeat), 16) }
