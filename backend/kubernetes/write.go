@@ -83,12 +83,7 @@ func (r *record) putBeside(l *coordination.Lease) {
 }
 
 // label makes a Lease one of an election.
-func label(l *coordination.Lease) {
-	if l.Labels == nil {
-		l.Labels = map[string]string{}
-	}
-	l.Labels[kindKey] = kindElection
-}
+func label(l *coordination.Lease) { meta.SetMetaDataLabel(&l.ObjectMeta, kindKey, kindElection) }
 
 // write writes an edit of the Lease in s, and returns the state that follows.
 func (b *Backend) write(ctx context.Context, s *state, change edit) (state, error) {
