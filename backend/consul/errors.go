@@ -37,7 +37,7 @@ func (d *driver) fail(err error) error {
 		return nil
 	}
 	if !errors.Is(err, backend.Class(err)) { // it has none
-		class, hint := d.classify(err)
+		hint, class := d.classify(err)
 		err = fmt.Errorf("%w: %w%s", class, err, hint)
 	}
 	switch text := err.Error(); {
@@ -49,8 +49,8 @@ func (d *driver) fail(err error) error {
 	return clean.Secrets(err, d.token.All()...)
 }
 
-// classify returns the class of an error, and a hint.
-func (d *driver) classify(err error) (class error, hint string) {
+// classify returns a hint about an error, and its class.
+func (d *driver) classify(err error) (hint string, class error) {
 	text, code := err.Error(), 0
 	if s, ok := errors.AsType[api.StatusError](err); ok {
 		code = s.Code
@@ -71,15 +71,15 @@ func (d *driver) classify(err error) (class error, hint string) {
 	case code == 404, code == 405, code == 407, code >= 300 && code < 400:
 		hint = "; is this the address of a Consul agent?"
 	case has(tooManyConns):
-		return backend.ErrUnavailable, "; raise http_max_conns_per_client of the agent"
+		return "; raise http_max_conns_per_client of the agent", backend.ErrUnavailable
 	case code == 401, code == 403, errors.Is(err, fs.ErrPermission),
 		has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401",
 			"invalid header field", "No path to datacenter", "Enterprise feature", "x509: ", "tls: ",
 			"HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
 	default:
-		return backend.ErrUnavailable, ""
+		return "", backend.ErrUnavailable
 	}
-	return backend.ErrDenied, hint
+	return hint, backend.ErrDenied
 }
 
 // policy returns the right to write, or to list.
