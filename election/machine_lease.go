@@ -186,13 +186,14 @@ func (m *machine) bidAt(e *elec) time.Duration {
 // drawTurn returns how long this process waits for other candidates once the lease is free, or would be. If one of
 // them bids first, the news of its grant comes before this process's turn, and it does not bid. How many candidates there
 // are is not known. So whoever was passed over once at most, such as the last leader but one, does not wait, and the others
-// wait the longer the more often they were: docs/design/election.md, "A fleet".
+// wait the longer the more often they were: docs/design/election.md, "A fleet". Elections that change together have one
+// turn: the first of a hundred turns would come at once.
 func (m *machine) drawTurn(e *elec) time.Duration {
 	if e.passedOver < 2 {
 		return 0
 	}
 	most := min(time.Millisecond<<min(2*e.passedOver-2, 16), m.RenewEvery/8)
-	return time.Duration(m.random.Int64N(int64(max(most, 1))))
+	return time.Duration(m.jitterFraction * float64(most))
 }
 
 // holdBackUntil returns until when e does not bid even if the lease is free: after a resignation,

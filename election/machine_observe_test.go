@@ -96,6 +96,49 @@ func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
 	}
 }
 
+// One process has led them all, and gives them back. A candidate that was often passed over waits for one turn, and bids for
+// all that are still free in one message.
+func TestElectionsThatChangeTogetherHaveOneTurn(t *testing.T) {
+	m, first := machineFor(t, backend.Guarantees{Poll: true})
+	all, names := []*elec{first}, []string{"jobs", "mail", "sums", "logs"}
+	for _, name := range names[1:] {
+		e := &elec{name: name}
+		m.step(0, join{e})
+		m.step(0, campaign{e, modeAlways, workNone})
+		all = append(all, e)
+	}
+	now := time.Second
+	become := func(lease func(name string) backend.Lease) {
+		now += time.Second
+		for _, e := range all {
+			e.readAt = now
+			m.wake(e, now)
+		}
+		m.step(now, tick{})
+		c, changed := m.inFlight[callObserve], []backend.Lease{}
+		for _, name := range names {
+			changed = append(changed, lease(name))
+		}
+		m.step(now, reply{call: c, changed: changed})
+	}
+	m.step(now, reply{call: m.inFlight[callObserve], changed: []backend.Lease{theirs(1, "1")}})
+	for term := range uint64(8) {
+		become(func(name string) backend.Lease {
+			l := theirs(term+2, strconv.Itoa(int(term)+2))
+			l.Election = name
+			return l
+		})
+	}
+	become(func(name string) backend.Lease { return backend.Lease{Election: name, Term: 9, Version: "free"} })
+	for m.inFlight[callAcquire] == nil {
+		now = m.next()
+		m.step(now, tick{})
+	}
+	if n := len(m.inFlight[callAcquire].bids); first.turn == 0 || n != len(names) {
+		t.Errorf("the turn is %v, and the first message has %d bids; want one with all %d", first.turn, n, len(names))
+	}
+}
+
 // A store that shows an older term went back. Watchers hear of that, and never of the older term's leader.
 func TestAnOlderTermIsReportedAndNotBelieved(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
