@@ -193,7 +193,7 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if by, ok := ctx.Deadline(); ok {
-		defer time.AfterFunc(time.Until(by)/2, func() {
+		defer time.AfterFunc(time.Until(by)/3, func() {
 			if d.waits(ctx) {
 				cancel(errWaits)
 			}
@@ -241,6 +241,8 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 
 var errWaits = errors.New("a statement waits")
 
+const waitsWithin = 2 * time.Second
+
 // waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit. It asks
 // on a connection beside the one that may wait.
 func (d *driver) waits(ctx context.Context) bool {
@@ -248,7 +250,9 @@ func (d *driver) waits(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	rows, err := c.C.rows(ctx, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
+	within, cancel := context.WithTimeout(d.notifier.ctx, waitsWithin) // it may outlast the call, as all others do
+	defer cancel()
+	rows, err := c.C.rows(within, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
 		" AND (INFO LIKE '%"+d.Table.Prefix+"\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1")
 	d.conns.Give(c, err != nil)
 	return err == nil && len(rows) > 0

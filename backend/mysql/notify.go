@@ -145,6 +145,9 @@ func (d *driver) wait() {
 // errShort says that the program needs the connections of its pool for itself.
 var errShort = errors.New("the program's pool has no connection to spare")
 
+// errElsewhere is the error of a connection that leads to another server than those of the calls: it is replaced.
+var errElsewhere = errors.New("the connection that waits leads to another server")
+
 // waitOnOne waits on one connection until that fails, or nobody has called Listen for a while: then it
 // returns nil. It says that something may have changed when the first statement waits, and after somebody has
 // ended one: as soon as the next one waits, so that no change falls between.
@@ -158,7 +161,7 @@ func (d *driver) waitOnOne(ctx context.Context) error {
 	}
 	defer c.drop()
 
-	waited := d.db.Stats().WaitCount
+	waited, before := d.db.Stats().WaitCount, ""
 	for missed := true; d.notifier.wanted(); {
 		if !d.ownDB && d.db.Stats().WaitCount > waited {
 			return errShort
@@ -170,6 +173,10 @@ func (d *driver) waitOnOne(ctx context.Context) error {
 			missed = false
 		})
 		missed = missed || answer != "0"
+		if answer == "1" && before == "1" {
+			return errElsewhere
+		}
+		before = answer
 		if answer == "1" { // no connection of the calls has the lock, or it was replaced
 			_, err = c.rows(ctx, "DO RELEASE_LOCK('"+d.notifier.own+"')")
 			if err == nil {

@@ -181,9 +181,9 @@ const (
 
 // run runs the script. A second copy of it has no effect ([client.Send]): all changes are conditional.
 func (d *driver) run(ctx context.Context, write bool, args []any) ([]any, error) {
-	patience := time.Second
+	patience := time.Second // less than a third of the call's time: no copy is sent while the first one waits
 	if by, ok := ctx.Deadline(); ok {
-		patience = max(time.Millisecond, time.Until(by)*3/4)
+		patience = max(time.Millisecond, time.Until(by)/4)
 	}
 	sendCopy := func(within context.Context, c goredis.UniversalClient) (answer []any, broken bool, err error) {
 		answer, err = d.eval(within, c, write, patience, args)

@@ -46,9 +46,8 @@ func (d *driver) tryOut(ctx context.Context) error {
 }
 
 const (
-	maxSeen   = 1000          // members are counted
-	mostConns = 2             // of a process, for calls
-	idleConns = mostConns + 1 // with the one that listens
+	maxSeen   = 1000 // members are counted
+	mostConns = 3    // of a process, for calls: two may be dead without notice
 )
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those that
@@ -110,7 +109,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		return nil, fmt.Errorf("redis: inspect: %w", err)
 	}
 	most := number("maxclients")
-	list = append(list, client.Connections(idleConns, idleConns+1, len(members), most-number("connected_clients"), most))
+	list = append(list, client.Connections(2, mostConns+2, len(members), most-number("connected_clients"), most))
 	list = append(list, limits(number, setting("client-output-buffer-limit"))...)
 	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); nobody leads for that long after a restart or failover of the server, nor before the very first election", d.maxTTL)
 	if ttl > d.maxTTL {

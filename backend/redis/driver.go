@@ -99,8 +99,12 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 	d.mu.Unlock()
 	young := int64(d.maxTTL.Seconds()) + 3 // whole ones, and the server's clock may be slower
 	lost := lease.Encode(&lease.Meta{Layout: lease.Layout, Deleted: 1, MaxTTL: lease.Span(d.maxTTL), Epoch: "lost"})
+	write := operation == "write"
+	if write && d.replicas > 0 {
+		operation = "replicate"
+	}
 	args = append([]any{operation, nonce, d.maxTTL.String(), young, epoch, newest, lost, d.channel(), d.db}, args...)
-	answer, err := d.run(ctx, operation == "write", args)
+	answer, err := d.run(ctx, write, args)
 	if err != nil {
 		return "", 0, nil, d.fail(err)
 	}

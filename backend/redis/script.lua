@@ -103,6 +103,9 @@ elseif epoch == ARGV[5] then -- number of changes, changes: number of items, not
     out[#out + 1] = ok and string.format('%.0f', number) or ''
     i = i + 2 + 5 * items
   end
+  if ARGV[1] == 'replicate' and not begun then -- WAIT is about what its connection has written: a copy of this request may have come first
+    redis.call('HSET', KEYS[1], 'number', string.format('%.0f', number))
+  end
   news[2] = string.format('%.0f', number)
   if notify then redis.pcall('PUBLISH', channel, size > maxNews and '' or table.concat(news, '\n')) end -- once, for however many changes
   for j = i, #ARGV, 3 do -- kind, name, version; or read: what the caller reads next

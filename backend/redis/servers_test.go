@@ -374,3 +374,46 @@ func startSentinels(t *testing.T, master *testbed.RedisServer) (all []*goredis.C
 	})
 	return all
 }
+
+// The link of the master to its replica is silent, and the master still lists it. A change is unknown then. A second copy
+// of it, which is refused, is written as well: newer servers let WAIT count from what its connection has written.
+func TestAChangeThatReachesNoReplicaIsUnknown(t *testing.T) {
+	t.Parallel()
+	master := testbed.StartRedis(t, testbed.Options{})
+	replica := testbed.StartRedisReplica(t, master)
+	line := master.Proxy(t)
+	host, port, _ := strings.Cut(line.Addr(), ":")
+	replica.Do(t, "REPLICAOF", host, port)
+	replica.CatchUp(t, master)
+	o := options(master)
+	o.WaitReplicas = 1
+	d := open(t, o)
+	v := drivertest.Read(t, d, recordKey("other"))
+	change := []lease.Change{{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "other", Term: 1}}}}}
+	write := func() (backend.Outcome, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		w, err := d.Write(ctx, v.Epoch, 0, change, nil)
+		if err != nil || len(w.Results) == 0 {
+			return backend.Unknown, err
+		}
+		return w.Results[0].Outcome, nil
+	}
+	written := func() string {
+		_, rest, _ := strings.Cut(fmt.Sprint(master.Do(t, "INFO", "commandstats")), "cmdstat_hset:calls=")
+		calls, _, _ := strings.Cut(rest, ",")
+		return calls
+	}
+
+	if got, err := write(); got != backend.Granted {
+		t.Fatalf("a change is %v, %v", got, err)
+	}
+	before := written()
+	if got, err := write(); got != backend.Refused || written() == before {
+		t.Errorf("a second copy is %v, %v, after %s and %s calls of HSET; want it refused, and written", got, err, before, written())
+	}
+	line.Cut(true)
+	if got, err := write(); got != backend.Unknown || !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("what reaches no replica is %v, %v; want it unknown", got, err)
+	}
+}

@@ -11,8 +11,8 @@ const (
 )
 
 // Send sends a message on a connection of p, and returns the answer. If the connection breaks, a copy is sent on another
-// one, and also after half of the call's time, since a connection may be dead without notice. So a second copy must have
-// no effect.
+// one, and also after each third of the call's time, since a connection may be dead without notice. So a second copy must
+// have no effect.
 //
 // The end of a call does not end a connection: a server that has no place for another one is often slow, and clients that
 // close connections because answers are late keep a busy server busy. The next call uses it.
@@ -29,9 +29,11 @@ func Send[C, A any](ctx, end context.Context, p *Pool[C],
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	within := func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
-	var half <-chan time.Time
+	var late <-chan time.Time
 	if by, ok := ctx.Deadline(); ok {
-		half = time.After(time.Until(by) / 2)
+		ticker := time.NewTicker(max(1, time.Until(by)/copies))
+		defer ticker.Stop()
+		late = ticker.C
 		within = func() (context.Context, context.CancelFunc) {
 			return context.WithDeadline(end, by.Add(lateness))
 		}
@@ -63,7 +65,7 @@ func Send[C, A any](ctx, end context.Context, p *Pool[C],
 			if o.err == nil || isFinal(o.err) || ended == copies && ctx.Err() == nil {
 				return o.answer, o.err
 			}
-		case <-half:
+		case <-late:
 		case <-ctx.Done():
 			return answer, context.Cause(ctx)
 		}
