@@ -3,7 +3,6 @@ package elect
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,20 +21,19 @@ import (
 func (a *app) demoCommands() []*cobra.Command {
 	var length time.Duration
 	c := &cobra.Command{
-		Use: "demo", Short: "Show a leader being elected, killed and replaced, without installation or configuration", Args: cobra.NoArgs,
+		Use: "demo", Short: "Show a leader being elected, killed and replaced", Args: cobra.NoArgs,
 		Long: `Start five processes on this machine, each an "elect run", on lock files in a directory that
-is removed afterwards. Every two seconds the leader is ended: first by kill -9 of its elect, then by
-kill -9 of its command, then in order by SIGTERM of its elect. Ended processes are restarted. On
-a terminal the demo shows a picture; in a pipe, a line for each event.`,
+is removed afterwards. Every two seconds the leader is ended: by kill -9 of its elect, then by
+kill -9 of its command, then by SIGTERM of its elect. Ended processes are restarted.`,
 		Example: "  elect demo --for 5s",
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := untilSignal(c.Context(), 0)
+			ctx, stop := untilSignal(c.Context(), length)
 			defer stop()
 			out, ok := a.out.(*os.File)
-			return a.runDemo(ctx, length, ok && isTerminal(out))
+			return a.runDemo(ctx, ok && isTerminal(out))
 		},
 	}
-	c.Flags().DurationVar(&length, "for", 15*time.Second, "how long to run, from the first leader on")
+	c.Flags().DurationVar(&length, "for", 15*time.Second, "how long to run")
 	return []*cobra.Command{c}
 }
 
@@ -62,10 +60,7 @@ type demo struct {
 	log     []string
 }
 
-// killEvery is how long each leader leads.
-const killEvery = 2 * time.Second
-
-func (a *app) runDemo(ctx context.Context, length time.Duration, live bool) error {
+func (a *app) runDemo(ctx context.Context, live bool) error {
 	dir, err := os.MkdirTemp("", "elect-demo-")
 	if err != nil {
 		return err
@@ -82,13 +77,9 @@ func (a *app) runDemo(ctx context.Context, length time.Duration, live bool) erro
 			lines <- s.Text()
 		}
 	}()
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "ELECTION_") {
-			d.environ = append(d.environ, v)
-		}
-	}
-	d.environ = append(d.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"))
-	d.say("Five processes, one election. The leader is killed every %v. Lock files: %s", killEvery, dir) // a narrow terminal cuts the end
+	environ := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ELECTION_") })
+	d.environ = append(environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"))
+	d.say("Five processes, one election. The leader is killed every 2s. Lock files: %s", dir) // a narrow terminal cuts the end
 	nodes, end := context.WithCancel(context.Background())
 	defer d.running.Wait()
 	defer end()
@@ -99,29 +90,19 @@ func (a *app) runDemo(ctx context.Context, length time.Duration, live bool) erro
 			return err
 		}
 	}
-	picture, kill := time.NewTicker(100*time.Millisecond), time.NewTicker(killEvery)
+	picture, kill := time.NewTicker(100*time.Millisecond), time.NewTicker(2*time.Second)
 	defer picture.Stop()
 	defer kill.Stop()
-	over := time.NewTimer(length + time.Minute) // if no leader is elected
-	defer over.Stop()
 	for n := 0; ; {
 		select {
 		case <-ctx.Done():
-			return d.summary()
-		case <-over.C:
-			return d.summary()
+			d.summary()
+			return nil
 		case x := <-d.ended:
-			if d.leader == x {
-				d.leader = nil
-			}
 			if err := d.start(nodes, x); err != nil {
 				return err
 			}
 		case line := <-lines:
-			if d.term == 0 { // the first leader
-				over.Reset(length)
-				kill.Reset(killEvery)
-			}
 			if err := d.elected(line); err != nil {
 				return err
 			}
@@ -169,7 +150,9 @@ func (d *demo) elected(line string) error {
 	if _, err := fmt.Sscan(line, &name, &pid, &term); err != nil {
 		return err
 	}
-	if term <= d.term || alive(d.command) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.command))
+	alive := err == nil && !strings.Contains(string(stat), ") Z ") // a zombie
+	if term <= d.term || alive {
 		return fmt.Errorf("process %d of term %d, and %d leads in term %d: this must never happen, please report it", d.command, d.term, pid, term)
 	}
 	gap := ""
@@ -182,12 +165,6 @@ func (d *demo) elected(line string) error {
 	d.term, d.killed, d.command = term, time.Time{}, pid
 	d.say("%s leads, term %d%s", name, term, gap)
 	return nil
-}
-
-// alive reports whether a process exists and is not a zombie.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
 // kill ends the leader in one of three ways, in turn.
@@ -243,17 +220,12 @@ func (d *demo) draw() {
 	fmt.Fprint(d.out, "\x1b[?7l\x1b[H", strings.ReplaceAll(b.String(), "\n", "\x1b[K\n"), "\x1b[J\x1b[?7h")
 }
 
-func (d *demo) summary() error {
+func (d *demo) summary() {
 	if len(d.gaps) == 0 {
-		if d.term == 0 {
-			return errors.New("no process was elected")
-		}
-		return nil
+		return
 	}
 	slices.Sort(d.gaps)
-	d.say("%s without a leader: %v median, %v longest. Never two leaders.", counted(len(d.gaps), "time", "times"), d.gaps[len(d.gaps)/2], d.gaps[len(d.gaps)-1])
-	if d.live {
-		fmt.Fprintln(d.out, d.log[len(d.log)-1])
-	}
-	return nil
+	d.say("%d times without a leader: %v median, %v longest. Never two leaders.",
+		len(d.gaps), d.gaps[len(d.gaps)/2], d.gaps[len(d.gaps)-1])
+	d.draw()
 }

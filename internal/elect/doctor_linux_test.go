@@ -49,7 +49,7 @@ func TestDoctorCountsNoSilentLeader(t *testing.T) {
 		if answers, err := s.Acquire(t.Context(), []backend.Bid{bid}); err != nil || answers[0].Outcome != backend.Granted {
 			t.Fatal(answers, err)
 		}
-		for _, want := range []string{"the store has 1 election; 1 of them has a leader now", "the store has 1 election; 0 of them have a leader now"} {
+		for _, want := range []string{"in the store: 1; with a leader: 1", "in the store: 1; with a leader: 0"} {
 			var list diagnostics
 			if err := s.checkElections(t.Context(), &list); err != nil || list[0].Text != want {
 				t.Errorf("%v, %v; want %q", list, err, want)
