@@ -22,7 +22,7 @@ func TestAForgottenElectionIsNotShown(t *testing.T) {
 	says("done, last led by ", false, "forget", "d*") // what would be forgotten
 	says("--yes", false, "forget", "done")
 	says("is forgotten", true, "forget", "done", "--yes")
-	says("forgotten already", true, "forget", "done", "--yes")
+	says("is forgotten", true, "forget", "done", "--yes")
 	watch.says(`"reason":"forgotten"`)
 	says("", true, "doctor", "--write")
 	says("no elections yet", true, "list")

@@ -22,29 +22,29 @@ export ELECTION_MIGRATION_TO=memory   # or any other store`
 func (a *app) migrateCommand() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Short: "Show the progress of a migration between two stores", Args: cobra.NoArgs,
-		Long: `Show, for each election, who holds the lease on the old store and on the new one, and
-whether the old store is sealed. Then show how many members are at each stage, and the next
-step. A member that has ended is counted for two more of its TTLs. Elect needs a configuration
-with backend: migration, and only reads.`,
+		Long: `Show, for each election, who holds the lease on the old store and on the new one, and whether the
+old store is sealed, then how many members are at each stage, and the next step. A member that has
+ended is counted for two more of its TTLs; one at new elects by the new store alone. The
+configuration must have backend: migration.`,
 		Example: example(onMigration + "\nelect migrate status"),
 		RunE:    a.withStore(a.migrationStatus),
 	}
-	c := &cobra.Command{Use: "migrate", Short: "Observe a migration between two stores", Example: example(onMigration + "\nelect migrate status")}
+	c := &cobra.Command{Use: "migrate", Short: "Observe a migration between two stores", Example: status.Example}
 	c.AddCommand(status)
 	return c
 }
 
 // stageNew stands for members that elect by the new store alone, without a migration.
-const stageNew = "new"
+const stageNew migration.Stage = "new"
 
 // A migrationProgress says how far a migration is.
 type migrationProgress struct {
 	from, to  string // the names of the old and of the new store in migration marks
 	backend   string // of the new store
 	elections int
-	sealed    int            // elections that nobody can lead by the old store, as the new store knows
-	back      bool           // the new store is sealed: an election has moved back to the old one
-	members   map[string]int // number of members by stage, or stageNew
+	sealed    int  // elections that nobody can lead by the old store, as the new store knows
+	back      bool // the new store is sealed: an election has moved back to the old one
+	members   map[migration.Stage]int
 }
 
 func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
@@ -54,9 +54,9 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 	}
 	old, new := b.Stores()
 	if new == nil {
-		return errors.New(`this configuration is at stage from, which does not use the new store; set stage both (ELECTION_MIGRATION_STAGE=both)`)
+		return errors.New("stage from does not use the new store; set ELECTION_MIGRATION_STAGE=both to look at it")
 	}
-	p := migrationProgress{backend: new.Guarantees().Name, members: map[string]int{}}
+	p := migrationProgress{backend: new.Guarantees().Name, members: map[migration.Stage]int{}}
 	p.from, p.to = b.Names()
 	onOld, onNew := &store{old, s.Options, s.config}, &store{new, s.Options, s.config}
 	oldRecords, err1 := onOld.records(ctx, "")
@@ -84,28 +84,26 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 	}
 	t.Flush()
 	for _, m := range members {
+		stage := migration.Stage(m.Stage)
 		switch {
-		case m.Stage != "":
+		case stage != "":
 		case slices.ContainsFunc(newMembers, func(n backend.Member) bool { return n.Nonce == m.Nonce }):
-			m.Stage = stageNew
+			stage = stageNew
 		default: // the member is not configured for a migration
-			m.Stage = string(migration.From)
+			stage = migration.From
 		}
-		p.members[m.Stage]++
+		p.members[stage]++
 	}
 	return p.print(a.out)
 }
 
 func (p *migrationProgress) print(w io.Writer) error {
-	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
-		if n := p.members[string(stage)]; n > 0 {
+	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To, stageNew} {
+		if n := p.members[stage]; n > 0 {
 			fmt.Fprintf(w, "members at %s: %d\n", stage, n)
 		}
 	}
-	if n := p.members[stageNew]; n > 0 {
-		fmt.Fprintf(w, "members that elect by %s alone: %d\n", p.to, n)
-	}
-	_, err := fmt.Fprintf(w, "next: %s\nOther programs on the old store do not announce themselves and are not counted: the seal keeps them from leading.\n", p.next())
+	_, err := fmt.Fprintf(w, "next: %s\nOther programs on the old store are not counted: the seal keeps them from leading.\n", p.next())
 	return err
 }
 
@@ -114,7 +112,7 @@ func (p *migrationProgress) add(old, new backend.Record) string {
 	p.elections++
 	switch {
 	case old.MovedTo != "" && old.MovedTo != p.to:
-		return "the old store says that the election has moved to " + old.MovedTo + ", a third store"
+		return "moved to " + old.MovedTo + ", a third store"
 	case new.MovedTo == p.from:
 		p.back = true
 		return "moved back: the new store is sealed"
@@ -122,7 +120,7 @@ func (p *migrationProgress) add(old, new backend.Record) string {
 		p.sealed++
 		return "moved: the old store is sealed"
 	case old.MovedTo == p.to:
-		return "the old store is sealed, but the new store does not know that yet; a member at to writes it when it leads"
+		return "the old store is sealed, and the new one does not know it yet"
 	case new.MovedFrom == migration.UnsealedMark(p.from):
 		return "the new store alone decides; the old store is not sealed"
 	case old.Holder.ID != "" && old.Holder.ID == new.Holder.ID:
@@ -134,25 +132,21 @@ func (p *migrationProgress) add(old, new backend.Record) string {
 }
 
 func (p *migrationProgress) next() string {
-	at := func(s migration.Stage) int { return p.members[string(s)] }
+	from, both, to, alone := p.members[migration.From], p.members[migration.Both], p.members[migration.To], p.members[stageNew]
 	switch {
-	case at(migration.From) > 0 && p.members[stageNew] > 0:
-		return "some members elect by " + p.from + " alone and some by " + p.to + " alone: each store has a leader, unless all elections are sealed; deploy the members at from with stage both"
-	case at(migration.From) > 0 && at(migration.To) > 0:
-		return "some members are at from and some at to: deploy those at from with stage both; those at to lead only sealed elections"
-	case p.back && at(migration.Both) > 0 && at(migration.From) > 0:
-		return "to finish the way back, deploy the members at both with stage from; to move on to the new store again, deploy those at from with stage both"
-	case p.back && at(migration.Both) > 0:
-		return "deploy the members at both with stage from to finish the way back, or with stage to to move to the new store again"
-	case at(migration.From) > 0:
+	case from > 0 && to+alone > 0:
+		return "deploy the members at from with stage both: they and those that elect by " + p.to + " may both lead, unless all elections are sealed"
+	case p.back && both > 0:
+		return "deploy all members with stage from to finish the way back, or with stage both, then to, to move on again"
+	case from > 0:
 		return "deploy the members at from with stage both"
-	case at(migration.Both) > 0:
+	case both > 0:
 		return "when no process elects by the old store alone, deploy the members at both with stage to"
-	case at(migration.To) > 0 && p.sealed < p.elections:
-		return fmt.Sprintf("%d of %d elections are sealed; each of the others is sealed when its leader is at to, but not if that leader is configured with unsealed", p.sealed, p.elections)
-	case at(migration.To) > 0:
+	case to > 0 && p.sealed < p.elections:
+		return fmt.Sprintf("%d of %d elections are sealed; a leader at to seals the others, unless it is configured with unsealed", p.sealed, p.elections)
+	case to > 0:
 		return "all elections are sealed: the configuration may name backend " + p.backend + " alone"
-	case p.members[stageNew] > 0:
+	case alone > 0:
 		return "all members elect by " + p.to + " alone: the migration is complete"
 	}
 	return "no member has announced itself"

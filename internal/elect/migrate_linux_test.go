@@ -85,7 +85,7 @@ func TestMigrateStatusFollowsAFleet(t *testing.T) {
 		endTwo = start("two", migration.To)
 		want(sealed, "members at to: 2", complete)
 		endThree := start("three", stageNew)
-		want(sealed, "members at to: 2\nmembers that elect by rows alone: 1", complete)
+		want(sealed, "members at to: 2\nmembers at new: 1", complete)
 		for _, end := range []func(){endThree, endTwo, endOne} {
 			end()
 		}
@@ -105,13 +105,12 @@ func TestMigrateStatusSaysTheNextStep(t *testing.T) {
 		}
 	}
 	for want, r := range map[string]migrationProgress{
-		"deploy those at from with stage both; those at to": {members: map[string]int{"from": 1, "to": 1}},
-		"with stage both":               {members: map[string]int{"from": 1, "both": 2}},
-		"with stage to":                 {members: map[string]int{"both": 2}},
-		"both with stage from":          {members: map[string]int{"both": 2}, back: true},
-		"those at from with stage both": {members: map[string]int{"from": 1, "both": 1}, back: true},
-		"0 of 1":                        {members: map[string]int{"to": 2}, elections: 1},
-		"backend mysql alone":           {members: map[string]int{"to": 2}, elections: 1, sealed: 1, backend: "mysql"},
+		"may both lead":       {members: map[migration.Stage]int{"from": 1, "to": 1}},
+		"with stage both":     {members: map[migration.Stage]int{"from": 1, "both": 2}},
+		"with stage to":       {members: map[migration.Stage]int{"both": 2}},
+		"all members":         {members: map[migration.Stage]int{"from": 1, "both": 1}, back: true},
+		"0 of 1":              {members: map[migration.Stage]int{"to": 2}, elections: 1},
+		"backend mysql alone": {members: map[migration.Stage]int{"to": 2}, elections: 1, sealed: 1, backend: "mysql"},
 	} {
 		if next := r.next(); !strings.Contains(next, want) {
 			t.Errorf("%+v: next is %q, expected %q", r, next, want)

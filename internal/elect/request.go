@@ -19,12 +19,9 @@ func (a *app) nominateCommand() *cobra.Command {
 		Use: "nominate NAME ID", Short: "Request that the candidate ID lead next", Args: cobra.ExactArgs(2),
 		Long: `Write beside the lease of NAME the request that the candidate ID should lead next.
 
-Nothing happens until that candidate reads the request and is ready. Then the leader ends its
-work and releases the lease, and for one TTL only the nominee bids. The request holds for the
-current term only. There are never two leaders.
-
-With --wait, elect waits until ID leads. The code is 124 if it does not in that time, or if
-another candidate leads.`,
+When that candidate is ready, the leader ends its work and releases the lease, and for one TTL only
+the nominee bids. The request holds for the current term only. With --wait, elect waits until ID
+leads; the code is 124 if it does not in that time, or if another candidate leads.`,
 		Example: example(aLeader + "elect nominate billing host-2 --yes\nelect run billing --id host-2 -- echo host-2 leads" + endOfRun),
 		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
 			if err := backend.CheckID(args[1]); err != nil {
@@ -47,8 +44,7 @@ func (a *app) deposeCommand() *cobra.Command {
 		Long: `Write beside the lease of NAME the request that its leader be deposed.
 
 The store refuses the leader's next renewal. The leader ends its work, releases the lease, and
-does not campaign for one TTL. No other candidate can lead before that, so there are never two
-leaders. A leader that is stopped or cut off does not read the request; its lease expires.`,
+does not campaign for one TTL. One that is stopped or cut off does not read the request; its lease expires.`,
 		Example: example(aLeader + "elect depose billing --yes" + endOfRun),
 		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
 			_, err := a.request(ctx, s, args[0], backend.Depose, "")
@@ -107,15 +103,14 @@ func requestText(ctx context.Context, s *store, r backend.Record, kind backend.R
 	ttl, renew := rounded(r.TTL), rounded(r.Renew)
 	text := fmt.Sprintf("%q leads %q in term %d. ", r.Holder.ID, r.Election, r.Term)
 	if s.overdue(r) {
-		text += fmt.Sprintf("It has not renewed for %v. If it is dead, the request has no effect, and its lease expires. ", rounded(r.Age))
+		text += fmt.Sprintf("It has not renewed for %v: if it is dead, its lease expires and the request has no effect. ", rounded(r.Age))
 	}
-	const work = "its work (the command of elect run gets SIGTERM, and SIGKILL after its --stop-timeout, 10s by default)"
 	if kind == backend.Depose {
-		return text + fmt.Sprintf("The store refuses its next renewal, within %v. It ends %s, within %v at most, when its lease can no longer be trusted. "+
-			"It releases the lease, and does not campaign for %v. Then another candidate can lead; if the release fails, it can when the lease has expired, after %v more.", renew, work, ttl, ttl, ttl), nil
+		return text + fmt.Sprintf("The store refuses its next renewal, within %v. It ends its work (elect run sends SIGTERM), "+
+			"within %v at most, releases the lease, and does not campaign for %[2]v. If the release fails, the lease expires after %[2]v more.", renew, ttl), nil
 	}
-	text += fmt.Sprintf("When %q is ready, within one reading of the store (%v), the leader ends %s and releases the lease. Then only %q bids for %v. "+
-		"A leader that does not end within its step_down_timeout (30s by default, and at least its TTL with elect run) lets its lease expire, which takes %v more.", id, renew, work, id, ttl, ttl)
+	text += fmt.Sprintf("When %q is ready, within %v, the leader ends its work (elect run sends SIGTERM) and releases the lease. "+
+		"Then only %[1]q bids for %[3]v. If the work does not end within step_down_timeout, the lease expires after %[3]v more.", id, renew, ttl)
 	members, err := s.members(ctx)
 	if err == nil && !slices.ContainsFunc(members, func(m backend.Member) bool { return m.ID == id }) {
 		text += "\nNo member with this id has announced itself. Nothing happens until there is one."

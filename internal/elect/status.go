@@ -30,16 +30,15 @@ func (r sighting) leaderText() string {
 
 func (a *app) statusCommand() *cobra.Command {
 	return a.addJSON(&cobra.Command{
-		Use: "status [NAME]", Aliases: []string{"list"}, Short: "Show who leads, since when, and which members take part", Args: cobra.MaximumNArgs(1),
-		Long: fmt.Sprintf(`Show what the store knows of an election, or list all elections. NAME can be a pattern of the
-shell, in quotes, that lists some: * stands for any text without a slash, ? for one character,
-[a-c] for one of them.
+		Use: "status [NAME]", Aliases: []string{"list"}, Args: cobra.MaximumNArgs(1),
+		Short: "Show who leads, since when, and which members take part",
+		Long: fmt.Sprintf(`Show what the store knows of an election, or list all elections, or those that a pattern of the
+shell matches, such as 'shard/*'.
 
-The code is 0 if NAME has a leader, %d if it has none, and %d if elect cannot tell. A
-leader that has not renewed its lease for its TTL is "silent": it can no longer lead, and no
-other process leads yet, so the code is that of no leader. Elect observes the lease for some
-seconds before it calls a leader silent. What it shows may be out of date as soon as it has
-been read; only the leader itself knows that it leads.`, exitVacant, exitElect),
+The code is 0 if NAME has a leader, %d if it has none, and %d if elect cannot tell. A leader that
+has not renewed its lease for its TTL is "silent", and counts as none: it can no longer lead, and
+nobody else leads yet. Elect observes the lease for some seconds before it calls a leader silent.`,
+			exitVacant, exitElect),
 		Example: example(aLeader + "elect status 'b*'" + endOfRun),
 		RunE: a.withStore(func(ctx context.Context, s *store, args []string) error {
 			switch {
@@ -71,12 +70,9 @@ func (a *app) list(ctx context.Context, s *store, pattern string) error {
 			list = append(list, electionhttp.NewRecord(s.name(), r.Record, r.silent))
 		}
 		return a.json(list)
-	case len(seen) == 0 && pattern != "":
-		fmt.Fprintf(a.out, "No election on %s matches %q.\n", s.name(), pattern)
-		return nil
 	case len(seen) == 0:
-		fmt.Fprintf(a.out, "There are no elections yet on %s: nobody has led one. Processes that take part: elect doctor\n", s.name())
-		return nil
+		_, err := fmt.Fprintf(a.out, "There are no elections yet on %s that match.\n", s.name())
+		return err
 	}
 
 	t := table(a.out)

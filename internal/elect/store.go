@@ -151,43 +151,41 @@ func (s *store) observed(ctx context.Context, name string) (sighting, error) {
 }
 
 // observe finds out which leaders are silent. An age alone is only a hint, because on some stores it
-// compares the clocks of two machines. So observe reads each overdue lease again for as long as a renewal
-// may take: a leader that is alive renews it. A sighting has the record as it was read last: meanwhile
+// compares the clocks of two machines. So observe reads each overdue lease again after the time that a renewal
+// may take: a leader that is alive has renewed it. A sighting has the record as it was read last: meanwhile
 // another process may lead.
 func (s *store) observe(ctx context.Context, records []backend.Record) ([]sighting, error) {
-	writtenAt := func(r backend.Record) time.Time { return time.Now().Add(-r.Age) }
 	list := make([]sighting, len(records))
-	overdue, limit := map[int]time.Time{}, time.Duration(0) // by index: when the lease was written
+	began, patience := time.Now(), time.Duration(0)
 	for i, r := range records {
 		list[i].Record = r
-		if !r.Vacant() && r.ObserveFor == 0 && s.Guarantees().Expiry == backend.ByKernel { // the kernel says that the leader has ended
-			list[i].silent = true
-		} else if s.overdue(r) {
-			overdue[i], limit = writtenAt(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
+		switch {
+		case !r.Vacant() && r.ObserveFor == 0 && s.Guarantees().Expiry == backend.ByKernel:
+			list[i].silent = true // the kernel says that the leader has ended
+		case s.overdue(r):
+			patience = max(patience, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
 		}
 	}
-	for end := time.Now().Add(limit); len(overdue) > 0 && time.Now().Before(end); {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(min(limit/10, time.Second)):
-		}
-		for i, written := range overdue {
-			before := records[i]
-			r, err := s.record(ctx, before.Election)
-			if err != nil {
-				return nil, err
-			}
-			list[i].Record = r
-			// The Version also changes when a session ends, but then the lease is not written.
-			renewed := r.Version != before.Version && writtenAt(r).After(written.Add(before.Renew/2))
-			if r.Term != before.Term || renewed || !s.overdue(r) {
-				delete(overdue, i)
-			}
-		}
+	if patience == 0 {
+		return list, nil
 	}
-	for i := range overdue {
-		list[i].silent = true
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(patience):
+	}
+	for i, before := range records {
+		if !s.overdue(before) {
+			continue
+		}
+		r, err := s.record(ctx, before.Election)
+		if err != nil {
+			return nil, err
+		}
+		// The Version also changes when a session ends, but then the lease is not written.
+		later := time.Since(began) - (r.Age - before.Age)
+		renewed := r.Version != before.Version && later > before.Renew/2
+		list[i] = sighting{r, r.Term == before.Term && !renewed && s.overdue(r)}
 	}
 	return list, nil
 }

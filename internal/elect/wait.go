@@ -21,16 +21,12 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "wait NAME", Short: "Wait until somebody leads, or until nobody does", Args: cobra.ExactArgs(1),
 		Long: fmt.Sprintf(`Wait until somebody leads NAME, or with --until vacant until nobody does, and print who it is or
-was. The code is 0 then, and %d if it has not happened within --wait. A store that does not
-answer yet is waited for. Waiting needs no right to write, and never campaigns.`, exitTimeout),
+was. The code is %d if it has not happened within --wait.`, exitTimeout),
 		Example: example(withRun + "elect wait billing --wait 1m\nkill $!\nelect wait billing --until vacant --wait 1m\nwait"),
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, ok := map[string]election.Kind{"leader": election.Elected, "vacant": election.Vacant}[until]
-			switch {
-			case !ok:
+			if !ok {
 				return fmt.Errorf("--until is %q; it must be leader or vacant", until)
-			case limit < 0:
-				return fmt.Errorf("--wait is %v; it must not be negative", limit)
 			}
 			_, err := a.await(c.Context(), args[0], limit, func(ev election.Event) bool { return ev.Kind == kind })
 			return err

@@ -17,12 +17,9 @@ func (a *app) watchCommand() *cobra.Command {
 	var limit time.Duration
 	c := a.addJSON(&cobra.Command{
 		Use: "watch [NAME]", Short: "Follow who leads: a line for each change, in JSON in a pipe", Args: cobra.MaximumNArgs(1),
-		Long: `Follow one election, or all elections of the store: elect watch writes the states at the start, and
-then each change. In a pipe, or with --json, each line is JSON. The state at the start, and the state
-when the store can be reached again, have "first": true, because they may be no change. "unknown"
-means that the store cannot be reached.
-
-Watching needs no right to write, and never campaigns.`,
+		Long: `Follow one election, or all elections of the store: the states at the start, and then each change.
+In a pipe, or with --json, each line is JSON. The state at the start, and that when the store can be
+reached again, have "first": true, because they may be no change.`,
 		Example: example(withRun + "elect watch billing --for 2s\nelect watch --json --for 2s" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			out, ok := a.out.(*os.File)
