@@ -116,19 +116,16 @@ type doneJSON struct {
 func (a Action) check() string {
 	switch a.Verb {
 	case Pause, Resume:
+		return ""
 	case Resign, Nominate, Depose:
-		if a.Election == "" {
-			return "election is empty"
-		}
 	default:
 		return "action must be pause, resume, resign, nominate or depose"
 	}
-	if a.Verb == Nominate {
-		if err := backend.CheckID(a.ID); err != nil {
-			return "id is not a valid candidate id"
-		}
-	} else if a.ID != "" {
-		return "id is only for nominate"
+	if a.Election == "" {
+		return "election is empty"
+	}
+	if a.Verb == Nominate && backend.CheckID(a.ID) != nil {
+		return "id is not a valid candidate id"
 	}
 	return ""
 }

@@ -28,12 +28,11 @@ type cached[T any] struct {
 
 // get returns a result that is fresh. It waits for a read as long as that takes, which has a time limit.
 func (c *cache[T]) get(key string, read func() (T, error)) (T, error) {
-	return c.newest(key, read, c.keep, time.Hour)
+	return c.newest(key, read, time.Hour)
 }
 
-// newest returns the newest result. If that is not fresh, a read begins. newest waits for it only if the result is
-// older than old, and at most for patience.
-func (c *cache[T]) newest(key string, read func() (T, error), old, patience time.Duration) (value T, err error) {
+// newest returns the newest result. If that is not fresh, a read begins, for which newest waits at most for patience.
+func (c *cache[T]) newest(key string, read func() (T, error), patience time.Duration) (value T, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries == nil {
@@ -44,12 +43,11 @@ func (c *cache[T]) newest(key string, read func() (T, error), old, patience time
 		e = new(cached[T])
 		c.entries[key] = e
 	}
-	age := time.Since(e.at)
-	if e.ended == nil && age > c.keep {
+	if e.ended == nil && time.Since(e.at) > c.keep {
 		e.ended = make(chan struct{})
 		go c.read(e, read)
 	}
-	if ended := e.ended; ended != nil && age > old {
+	if ended := e.ended; ended != nil {
 		c.mu.Unlock()
 		select {
 		case <-ended:

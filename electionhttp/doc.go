@@ -17,8 +17,7 @@
 //	GET  /leader/NAME     200 while this process leads, 503 if it does not, 404 if it has not
 //	                      joined or only observes; also HEAD and OPTIONS
 //	GET  /healthz         200 if the manager's loop answers and the manager is not closed
-//	GET  /readyz          200 if, in addition, the store has answered within a TTL, something
-//	                      is known of the elections, and the health check passes
+//	GET  /readyz          200 if, in addition, this process can take part
 //	GET  /elections       all elections that this process has joined, or those that the query selects
 //	GET  /elections/NAME  one election, with the last leaderships that the store keeps
 //	GET  /changes         the last changes, newest first
@@ -26,28 +25,24 @@
 //	POST /actions         pause, resume, resign, nominate, depose; only with Options.Authorize
 //	GET  /                the status page
 //
-// /leader compares the clock with the lease's deadline as its last step before the
-// answer. The lease may end while the answer travels, so work that must not happen twice
-// needs the term as well. The other paths show what this process knows; a follower learns
-// of a change after up to one read or notification.
+// /leader compares the clock with the lease's deadline just before the answer. The lease may end
+// while the answer travels, so work that must not happen twice needs the term as well. The other
+// paths show what this process knows.
 //
 // # Security
 //
-// The handler shows names, ids, addresses and terms. It never shows nonces: a process that
-// knows a nonce and can write to the store can forge a renewal. It shows metadata and the
-// texts of errors only with [Options.Details].
+// The handler shows names, ids, addresses and terms; metadata and the texts of errors only with
+// [Options.Details]. It never shows nonces: a process that knows a nonce and can write to the store
+// can forge a renewal.
 //
-// Without [Options.Authorize] nothing can be changed. With it, the handler refuses a POST
-// that a browser sends for another site's page ([http.CrossOriginProtection]), that is not
-// application/json, or that has more than 4 KiB; then Authorize decides. Loopback alone
-// does not protect actions: every program on the machine reaches it, and so does a page
-// that rebinds its DNS name. Authorize should ask for a secret (compare it with
-// crypto/subtle). No action makes two leaders: each ends in the leader stepping down.
+// Without [Options.Authorize] nothing can be changed. With it, the handler refuses a POST of
+// another site's page ([http.CrossOriginProtection]); then Authorize decides. It should ask for a
+// secret (compare it with crypto/subtle): every program on the machine reaches loopback, and so does
+// a page that rebinds its DNS name. No action makes two leaders: each ends in the leader stepping down.
 //
 // # Limits
 //
 // Requests share a snapshot of the manager for 100 ms unless something changes, and share
-// reads of the store for a second. A stream for which 256 changes wait loses them and
-// starts again from the current states. A client that accepts nothing for 10 s is
-// disconnected.
+// reads of the store for a second. A stream for which 256 changes wait starts again from the
+// current states. A client that accepts nothing for 10 s is disconnected.
 package electionhttp

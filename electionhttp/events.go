@@ -24,18 +24,8 @@ const (
 // events sends every change as it happens, until the client goes away, or the handler
 // or the manager is closed.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodHead { // which has no body, and would wait for ever
-		w.Header().Set("Content-Type", "text/event-stream")
-		return
-	}
 	query := r.URL.Query()
 	only := query.Get("election")
-	select {
-	case <-h.manager.Done():
-		fail(w, http.StatusServiceUnavailable, "the manager is closed")
-		return
-	default:
-	}
 	if only != "" && h.manager.Election(only) == nil {
 		fail(w, http.StatusNotFound, "this process has not joined this election")
 		return

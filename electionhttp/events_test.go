@@ -149,10 +149,8 @@ func TestAStreamHasTheStatesAndEveryChange(t *testing.T) {
 		if err := a.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		<-one.ended // closing the manager ends it
-		if w := get(h, "GET", "/events"); w.Code != 503 {
-			t.Errorf("a stream of a closed manager: %d, want 503", w.Code)
-		}
+		<-one.ended              // closing the manager ends it
+		get(h, "GET", "/events") // ends as well
 	})
 }
 
@@ -183,9 +181,6 @@ func TestStreamsAreLimitedAndEndWithTheHandler(t *testing.T) {
 		}
 		one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		synctest.Wait()
-		if w := get(h, "HEAD", "/events"); w.Code != 200 {
-			t.Errorf("HEAD: %d, want 200, and no stream", w.Code)
-		}
 		if w := get(h, "GET", "/events"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 			t.Errorf("the 129th stream: %d, want 503 and Retry-After", w.Code)
 		}

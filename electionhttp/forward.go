@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -19,7 +18,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
@@ -140,7 +138,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // try serves a request here, or sends it to the leader, whose term it returns. While nobody leads, or only a leader of the
 // term after or of an earlier one is known, it waits. If it returns an error, nothing was answered.
 func (f *forwarder) try(w http.ResponseWriter, r *http.Request, after uint64) (term uint64, err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), max(f.options.Wait, 0))
+	ctx, cancel := context.WithTimeout(r.Context(), f.options.Wait)
 	defer cancel()
 	to, ok := f.find(ctx, after)
 	switch {
@@ -157,7 +155,7 @@ func (f *forwarder) try(w http.ResponseWriter, r *http.Request, after uint64) (t
 // which then waits for its own news.
 func (f *forwarder) receive(w http.ResponseWriter, r *http.Request) {
 	known, err := strconv.ParseUint(r.Header.Get(TermHeader), 10, 64)
-	ctx, cancel := context.WithTimeout(r.Context(), max(f.options.Wait, 0))
+	ctx, cancel := context.WithTimeout(r.Context(), f.options.Wait)
 	defer cancel()
 	var l *election.Leadership // in the term that the other process knows of, or a later one
 	if err == nil {
@@ -291,15 +289,12 @@ func replayable(r *http.Request) (again func(), err error) {
 // addressURL is the default of [ForwardOptions].URL.
 func addressURL(leader election.Candidate) (*url.URL, error) {
 	address := leader.Address
-	if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return nil, fmt.Errorf("electionhttp: the leader's address %q is neither host:port nor a URL", clean.Text(address, 100, false))
-		}
+	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("electionhttp: the leader's address %q is no URL", clean.Text(address, 100, false))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errNoAddress
 	}
 	return u, nil
 }

@@ -233,7 +233,7 @@ func TestForwardRefusesBadAddresses(t *testing.T) {
 	if _, err := electionhttp.Forward(nil, http.NotFoundHandler(), electionhttp.ForwardOptions{}); err == nil {
 		t.Error("no election is accepted")
 	}
-	for _, address := range []string{"", "nonsense", "ftp://x:1", "http://", "http://%zz"} {
+	for _, address := range []string{"", "no sense", "ftp://x:1", "http://", "http://%zz"} {
 		store := memory.New()
 		n := startNode(t, store, "b", electionhttp.ForwardOptions{Wait: 50 * time.Millisecond})
 		manager(t, store, election.Options{ID: "leader", Address: address, TTL: time.Second}, true, "api")

@@ -72,9 +72,8 @@ func (h *Handler) readMembers() (m membership, err error) {
 	return m, nil
 }
 
-// campaigns returns those of the last time when the members were read. Only if that was long ago, as for the first
-// request, it waits for a read, and not for long: the store may hang.
+// campaigns returns those of the last time when the members were read. It does not wait for long: the store may hang.
 func (h *Handler) campaigns() campaigns {
-	m, _ := h.members.newest("", h.readMembers, time.Minute, 250*time.Millisecond)
+	m, _ := h.members.newest("", h.readMembers, 250*time.Millisecond)
 	return m.campaigns
 }

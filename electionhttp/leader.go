@@ -12,8 +12,8 @@ type leaderJSON struct {
 	Term     string `json:"term"`
 }
 
-// leader answers a load balancer: 200 if this process leads, 503 if not. It prepares the
-// answer first and compares the clock with the lease's deadline last.
+// leader answers a load balancer: 200 if this process leads, 503 if not. It compares the clock with the
+// lease's deadline last.
 func (h *Handler) leader(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	e := h.manager.Election(name)
@@ -26,21 +26,14 @@ func (h *Handler) leader(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ev := e.Current()
+	if l := e.Leadership(); l != nil && l.Leading() {
+		reply(w, http.StatusOK, leaderJSON{Election: name, Leading: true, Leader: h.manager.ID(), Term: term(l.Term)})
+		return
+	}
 	if ev.Leading {
-		ev.Leader.ID = "" // sent only if this process stops leading before the check below
+		ev.Leader.ID = "" // this process, which has just stopped leading
 	}
-	notLeading := marshal(leaderJSON{Election: name, Leader: ev.Leader.ID, Term: term(ev.Term)})
-	w.Header().Set("Content-Type", "application/json")
-	if l := e.Leadership(); l != nil {
-		leading := marshal(leaderJSON{Election: name, Leading: true, Leader: h.manager.ID(), Term: term(l.Term)})
-		if l.Leading() {
-			w.WriteHeader(http.StatusOK)
-			w.Write(leading)
-			return
-		}
-	}
-	w.WriteHeader(http.StatusServiceUnavailable)
-	w.Write(notLeading)
+	reply(w, http.StatusServiceUnavailable, leaderJSON{Election: name, Leader: ev.Leader.ID, Term: term(ev.Term)})
 }
 
 // term is a string in JSON: a term has up to 62 bits, and many readers of JSON keep only

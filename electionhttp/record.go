@@ -113,9 +113,8 @@ const maxCandidates = 1000
 func CandidatesFor(r backend.Record, members []backend.Member) []Member {
 	list := []Member{}
 	for _, m := range members {
-		takesPart := m.CampaignsFor(r.Election) || leads(r, m)
 		gone := m.TTL > 0 && m.Age > 2*m.TTL
-		if !takesPart || gone {
+		if gone || !m.CampaignsFor(r.Election) && !leads(r, m) {
 			continue
 		}
 		list = append(list, Member{

@@ -29,16 +29,15 @@ type sinces struct {
 	of map[stateKey]time.Time
 }
 
-// readSinces reads the records of the store. If it ends early, what was read until then is the answer.
 func (h *Handler) readSinces() (sinces, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, maxReading)
 	defer cancel()
 	of := map[stateKey]time.Time{}
 	for r, err := range h.manager.Records(ctx) {
-		if err != nil && len(of) == 0 {
+		if err != nil {
 			return sinces{}, err
 		}
-		if err != nil || len(of) == maxSinces {
+		if len(of) == maxSinces {
 			break
 		}
 		kind := election.Elected
@@ -58,7 +57,7 @@ func (h *Handler) since(e *election.ElectionStatus) time.Time {
 		return at
 	}
 	if e.Term != 0 && last.at.Before(e.Time) {
-		h.sinces.newest("", h.readSinces, keepSinces, 0)
+		h.sinces.newest("", h.readSinces, 0)
 	}
 	return time.Time{}
 }

@@ -146,11 +146,6 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "state must be here, others, vacant, unknown, paused, stuck or alone")
 		return
 	}
-	order := query.Get("order")
-	if order != "" && order != "name" && order != "attention" {
-		fail(w, http.StatusBadRequest, "order must be name or attention")
-		return
-	}
 	s, now := h.snapshot()
 	c := h.campaigns()
 	j := h.describe(s, now, c)
@@ -162,7 +157,7 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 			selected = append(selected, e)
 		}
 	}
-	if order == "attention" { // elections of equal urgency stay in order of names
+	if query.Get("order") == "attention" { // elections of equal urgency stay in order of names
 		rank := make(map[*election.ElectionStatus]int)
 		for _, e := range selected {
 			rank[e] = h.urgency(e, c)
@@ -232,6 +227,9 @@ func (h *Handler) describe(s election.Status, now time.Time, c campaigns) status
 // count counts the elections by state, and those of the ten candidates that lead most.
 func (h *Handler) count(s election.Status, known campaigns) (counts map[string]int, leaders []leadsJSON) {
 	counts = map[string]int{"total": len(s.Elections), "idle": 0}
+	for state := range states {
+		counts[state] = 0
+	}
 	leads := make(map[string]int)
 	for i := range s.Elections {
 		e := &s.Elections[i]
@@ -241,11 +239,8 @@ func (h *Handler) count(s election.Status, known campaigns) (counts map[string]i
 		if h.idle(e, known) {
 			counts["idle"]++
 		}
-	}
-	for state, has := range states {
-		counts[state] = 0
-		for i := range s.Elections {
-			if has(&s.Elections[i], known) {
+		for state, has := range states {
+			if has(e, known) {
 				counts[state]++
 			}
 		}

@@ -207,7 +207,7 @@ func TestElectionsAreFilteredAndPaged(t *testing.T) {
 		if c := read(t, h, "/elections?q=nothing")["counts"].(map[string]any); c["total"] != 1000.0 {
 			t.Errorf("counts are of the selected elections, not of all: %v", c)
 		}
-		for _, bad := range []string{"state=x", "order=x", "limit=-1", "offset=x"} {
+		for _, bad := range []string{"state=x", "limit=-1", "offset=x"} {
 			if w := get(h, "GET", "/elections?"+bad); w.Code != 400 {
 				t.Errorf("%s: %d, want 400", bad, w.Code)
 			}
