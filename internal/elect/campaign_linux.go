@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -132,7 +133,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	if c == nil {
 		return nil
 	}
-	c.supervise(ctx, lead, r.extendEvery, func(rep report) { r.printReport(rep, lead) })
+	c.supervise(ctx, lead, r.extendEvery, r.say)
 	byItself := c.err == nil && c.ended && !c.asked && !c.expiring && ctx.Err() == nil
 	r.mu.Lock()
 	r.child = nil
@@ -154,7 +155,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 // startCommand starts the command with its guard, which inherits lock unless that is nil. It
 // returns nil if elect is ending.
 func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *child, err error) {
-	environ := append(r.environ[:len(r.environ):len(r.environ)], fmt.Sprintf("ELECTION_TERM=%d", lead.Term), "ELECTION_NAME="+lead.Election())
+	environ := append(slices.Clip(r.environ), fmt.Sprintf("ELECTION_TERM=%d", lead.Term), "ELECTION_NAME="+lead.Election())
 	r.mu.Lock()
 	if !r.stopping {
 		r.started = true
@@ -168,30 +169,10 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	return c, err
 }
 
-func (r *runner) printReport(rep report, lead *election.Leadership) {
-	switch rep.what {
-	case "started":
-		r.say("leads %q in term %d; process %d runs", lead.Election(), lead.Term, rep.n)
-	case "expiring":
-		r.say("the lease is about to expire: ending the command")
-	case "denied":
-		r.say("process %d belongs to another user, and elect may not kill it without CAP_KILL: IT RUNS ON, even when another process leads", rep.n)
-	case "late":
-		r.say("elected with too little time left to start the command")
-	}
-}
-
 // awaitExpiry waits until a lease that could not be renewed is lost, so that the store records a
 // failed leadership and not a released one. It returns early if a renewal succeeds after all.
 func awaitExpiry(ctx context.Context, lead *election.Leadership) {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for before := lead.Remaining(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for before := lead.Remaining(); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		remaining := lead.Remaining()
 		if remaining > before {
 			return

@@ -159,8 +159,8 @@ func (c *child) extend(lead *election.Leadership) {
 
 // supervise keeps the guard informed until the command and all its descendants are dead. It
 // ends the command when ctx ends, because the leadership is lost, or when a signal arrives on
-// c.ask, while the lease is still renewed.
-func (c *child) supervise(ctx context.Context, lead *election.Leadership, every time.Duration, onReport func(report)) {
+// c.ask, while the lease is still renewed. It says what the guard reports.
+func (c *child) supervise(ctx context.Context, lead *election.Leadership, every time.Duration, say func(string, ...any)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	lost := ctx.Done()
@@ -170,8 +170,16 @@ func (c *child) supervise(ctx context.Context, lead *election.Leadership, every 
 		killAt = boottime() + c.stop + c.reserve
 	}
 	handle := func(r report) {
-		c.expiring = c.expiring || r.what == "expiring"
-		onReport(r)
+		switch r.what {
+		case "started":
+			say("leads %q in term %d; process %d runs", lead.Election(), lead.Term, r.n)
+		case "expiring":
+			c.expiring = true
+			say("the lease is about to expire: ending the command")
+		case "denied":
+			say("process %d belongs to another user, and elect may not kill it without CAP_KILL: "+
+				"IT RUNS ON, even when another process leads", r.n)
+		}
 	}
 	for {
 		select {

@@ -58,10 +58,6 @@ func guardMain(args []string) int {
 	syscall.CloseOnExec(guardOrders)
 	syscall.CloseOnExec(guardReports)
 	locked := false
-	if len(args) < 3 {
-		fmt.Fprintln(os.Stderr, "elect: only elect run starts the guard")
-		return exitElect
-	}
 	if _, err := fmt.Sscan(args[1], &g.grace, &g.reserve, &g.stop, &locked); err != nil {
 		return exitElect
 	}
@@ -97,7 +93,6 @@ func (g *guard) run(orders io.Reader, command []string) {
 	}()
 	g.handleOrder(<-lines) // the deadline
 	if g.deadline-boottime() <= g.grace+g.reserve {
-		g.report("late", 0, nil)
 		return
 	}
 	if err := g.start(command); err != nil {
@@ -106,8 +101,8 @@ func (g *guard) run(orders io.Reader, command []string) {
 	}
 	g.report("started", g.command, nil)
 
-	exits := make(chan exit)
-	go reap(exits)
+	exited := make(chan syscall.WaitStatus)
+	go reap(g.command, exited)
 	timer := time.NewTimer(0)
 	for {
 		select {
@@ -116,15 +111,12 @@ func (g *guard) run(orders io.Reader, command []string) {
 				lines, g.stopped, g.killAt = nil, true, 0
 			}
 			g.handleOrder(line)
-		case e, ok := <-exits:
+		case status, ok := <-exited:
 			if !ok {
 				return // all are dead
 			}
-			if e.pid != g.command {
-				continue // descendants may be many, and enforce reads all of /proc
-			}
 			g.exited = true
-			g.report("exit", exitCode(e.status), nil)
+			g.report("exit", exitCode(status), nil)
 		case <-timer.C:
 		}
 		timer.Reset(g.enforce())
@@ -213,24 +205,18 @@ func startErrorCode(err error) int {
 	return exitNotRunnable
 }
 
-// An exit says how a process has ended.
-type exit struct {
-	pid    int
-	status syscall.WaitStatus
-}
-
-// reap waits for all children, adopted ones too, until there are none.
-func reap(exits chan<- exit) {
-	defer close(exits)
+// reap waits for all children, adopted ones too, until there are none. It tells how the command has ended.
+func reap(command int, exited chan<- syscall.WaitStatus) {
+	defer close(exited)
 	for {
-		var e exit
-		var err error
-		if e.pid, err = syscall.Wait4(-1, &e.status, 0, nil); err == syscall.EINTR {
-			continue
-		} else if err != nil {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil && err != syscall.EINTR {
 			return
 		}
-		exits <- e
+		if pid == command {
+			exited <- status
+		}
 	}
 }
 

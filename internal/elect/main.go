@@ -74,26 +74,18 @@ func (a *app) main(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
-		a.fail(err)
+		// The text may quote a store or the arguments.
+		fmt.Fprintln(a.diag, "elect:", clean.Text(err.Error(), 8192, true))
+		a.code = cmp.Or(a.code, exitElect)
 	}
 	return a.code
-}
-
-// fail prints err. It removes control characters, because the text may quote a store or
-// the arguments.
-func (a *app) fail(err error) {
-	fmt.Fprintln(a.diag, "elect:", clean.Text(err.Error(), 8192, true))
-	if a.code == 0 {
-		a.code = exitElect
-	}
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "elect",
 		Short: "Elect one leader among processes, on the store you already run",
-		Long: `Elect one leader among processes, on the store you already run: run a program only
-while it leads, show who leads, hand over, and check the store.
+		Long: `Elect one leader among processes, on the store you already run.
 
 Elect reads the same configuration as the library: a file (-c, else ELECTION_CONFIG, else
 election.yaml in the working directory, if it exists), overridden by environment variables
@@ -105,8 +97,6 @@ elect status`),
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versionText(),
 	}
-	root.SetVersionTemplate("elect {{.Version}}\n")
-	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.diag)
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
@@ -201,7 +191,7 @@ func (a *app) confirm(format string, args ...any) error {
 // versionText names the versions of elect and of Go.
 func versionText() string {
 	version := "(unknown)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+	if info, ok := debug.ReadBuildInfo(); ok {
 		version = info.Main.Version
 	}
 	return fmt.Sprintf("%s, %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)

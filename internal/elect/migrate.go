@@ -111,16 +111,14 @@ func (p *migrationProgress) print(w io.Writer) error {
 func (p *migrationProgress) add(old, new backend.Record) string {
 	p.elections++
 	switch {
-	case old.MovedTo != "" && old.MovedTo != p.to:
-		return "moved to " + old.MovedTo + ", a third store"
 	case new.MovedTo == p.from:
 		p.back = true
 		return "moved back: the new store is sealed"
 	case old.MovedTo == p.to && new.MovedFrom == p.from:
 		p.sealed++
 		return "moved: the old store is sealed"
-	case old.MovedTo == p.to:
-		return "the old store is sealed, and the new one does not know it yet"
+	case old.MovedTo != "":
+		return "the old store says that it has moved to " + old.MovedTo + "; the new one does not know it"
 	case new.MovedFrom == migration.UnsealedMark(p.from):
 		return "the new store alone decides; the old store is not sealed"
 	case old.Holder.ID != "" && old.Holder.ID == new.Holder.ID:

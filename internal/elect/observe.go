@@ -56,23 +56,23 @@ func closeWithin(m *election.Manager, limit time.Duration) error {
 // follow makes an observer join all elections of the store as they appear, and leave those that were forgotten, until ctx
 // ends. listed gets the error of each reading of the store's records, or nil.
 func (a *app) follow(ctx context.Context, m *election.Manager, listed func(error)) {
-	lastError := ""
+	failed := false
 	for {
 		records, err := unforgotten(m.Records(ctx))
 		if ctx.Err() != nil {
 			return
 		}
 		listed(err)
-		pause, text := max(10*time.Second, m.Status().TTL), ""
+		pause := max(10*time.Second, m.Status().TTL)
 		if err == nil {
 			joinOnly(ctx, m, records)
 		} else {
-			pause, text = time.Second, err.Error()
+			pause = time.Second
 		}
-		if text != "" && text != lastError {
-			fmt.Fprintln(a.diag, "elect: read the list of elections:", clean.Text(text, 4096, false))
+		if err != nil && !failed {
+			fmt.Fprintln(a.diag, "elect: read the list of elections:", clean.Text(err.Error(), 4096, false))
 		}
-		lastError = text
+		failed = err != nil
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

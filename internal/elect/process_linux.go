@@ -45,7 +45,7 @@ func checkProc() error {
 		return nil
 	}
 	return fmt.Errorf("/proc is missing or belongs to another PID namespace (this process is %d, and /proc/self is %q): "+
-		"elect would kill the wrong processes. Mount /proc for this namespace: unshare --mount-proc, or a container's /proc, or mount -t proc proc /proc", os.Getpid(), self)
+		"elect would kill the wrong processes. Mount one for this namespace, as unshare --mount-proc does", os.Getpid(), self)
 }
 
 // A process is what /proc/PID/stat says of a process.
@@ -54,36 +54,24 @@ type process struct {
 	zombie      bool
 }
 
-func processes() (list []process) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
+// descendants returns the descendants of a process, zombies included.
+func descendants(pid int) (list []process) {
+	var all []process
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
+		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
 		// The name, in parentheses, may contain any character. State and parent follow it.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 2 {
+		if len(fields) < 2 { // it has ended meanwhile
 			continue
 		}
 		parent, _ := strconv.Atoi(string(fields[1]))
-		list = append(list, process{pid, parent, fields[0][0] == 'Z'})
+		all = append(all, process{pid, parent, fields[0][0] == 'Z'})
 	}
-	return list
-}
-
-// descendants returns the descendants of a process, zombies included.
-func descendants(pid int) (list []process) {
-	all := processes()
 	known := map[int]bool{pid: true}
 	for added := true; added; {
 		added = false

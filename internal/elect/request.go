@@ -2,7 +2,6 @@ package elect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -88,9 +87,7 @@ func (a *app) request(ctx context.Context, s *store, name string, kind backend.R
 	err = s.within(ctx, func(ctx context.Context) error {
 		return s.Request(ctx, []backend.Request{{Election: name, Term: r.Term, Kind: kind, ID: id}})
 	})
-	if errors.Is(err, backend.ErrStale) {
-		return 0, fmt.Errorf("the leader has changed meanwhile; run elect status first: %w", err)
-	} else if err != nil {
+	if err != nil {
 		return 0, err
 	}
 	fmt.Fprintf(a.out, "The request is written. To see its effect: elect watch %s\n", name)

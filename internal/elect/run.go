@@ -34,26 +34,18 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run NAME [flags] -- COMMAND [ARG…]",
 		Short: "Run a program only while this process leads",
-		Long: `Campaign in the election NAME, and run COMMAND each time this process is elected.
-
-The command gets the term in ELECTION_TERM, and also ELECTION_NAME and ELECTION_ID. It
-should pass the term to everything it writes to: no lease can stop a write that is under
-way when a whole machine freezes.
+		Long: `Campaign in the election NAME, and run COMMAND each time this process is elected. The command gets
+ELECTION_TERM, ELECTION_NAME and ELECTION_ID, and should pass the term to everything it writes to.
 
 When the lease cannot be renewed, the command and everything it has started are dead before
-another process can lead. Elect sends SIGKILL --reserve before the lease can no longer be
-trusted, and SIGTERM --grace before SIGKILL. A store that hangs delays neither.
-Elect starts the command again when this process is elected again.
+another process can lead: SIGKILL comes --reserve before the lease can no longer be trusted, and
+SIGTERM --grace before that. Elect starts the command again when this process is elected again.
 
-When the command ends by itself, elect releases the lease at once and exits with the
-command's code, or with 128 + n after signal n. Elect passes SIGTERM, SIGINT and SIGQUIT on
-to the command, gives it --stop-timeout to end, renews the lease meanwhile, and then ends
-too. It passes other signals on without ending. A follower that gets SIGTERM, SIGINT, SIGQUIT or SIGHUP exits with 0. Under nohup,
-elect and the command ignore SIGHUP. Code 125 means that elect itself failed, 126 that the
-command cannot be executed, 127 that it does not exist. Elect can be process 1 of a container.
-
-Unless elect is root, the command cannot become another user, for example by sudo, because
-elect could not kill it then.`,
+When the command ends by itself, elect releases the lease at once and exits with the command's
+code, or with 128 + n after signal n. SIGTERM, SIGINT and SIGQUIT end the command, within
+--stop-timeout, and then elect; a follower exits with 0. Other signals are passed on.
+Code 125 means that elect itself failed, 126 that the command cannot be executed, 127 that it
+does not exist.`,
 		Example: example(onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect run billing/nightly --id host-1 -- echo billed
@@ -85,9 +77,6 @@ func (o *runOptions) check(c *cobra.Command, args []string) error {
 	if o.slots < 0 || o.slots > 1000 {
 		return fmt.Errorf("--slots is %d; it must be 1 to 1000", o.slots)
 	}
-	if o.wait < 0 {
-		return fmt.Errorf("--wait is %v; it must not be negative", o.wait)
-	}
 	o.noWait = o.noWait || c.Flags().Changed("wait") && o.wait == 0
 	if o.noWait && o.slots > 0 {
 		return fmt.Errorf("--slots needs time to find a free slot: give --wait some seconds, and not --no-wait")
@@ -101,19 +90,21 @@ func (o *runOptions) check(c *cobra.Command, args []string) error {
 func (o *runOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.id, "id", "", "`id` of this candidate (default: id of the configuration)")
-	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: three fifths of ttl - clock_margin - renew_every - call_timeout; 1.5s with a TTL of 10s)")
-	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted (default: a third of the grace, at most 1s)")
+	f.DurationVar(&o.grace, "grace", 0, "time from SIGTERM to SIGKILL when the lease is about to expire (default: 1.5s with a TTL of 10s)")
+	f.DurationVar(&o.reserve, "reserve", 0, "time from SIGKILL to the moment when the lease can no longer be trusted "+
+		"(default: a third of the grace, at most 1s)")
 	f.DurationVar(&o.stop, "stop-timeout", 10*time.Second, "time from SIGTERM to SIGKILL when elect is asked to end")
 	f.DurationVar(&o.wait, "wait", 0, "wait for at most this time until this process is elected, "+
 		"or else end with code 124, without the command (default: for ever)")
 	f.BoolVar(&o.noWait, "no-wait", false, "the same as --wait 0s: end at once, with code 124, if another process leads")
-	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet at the same time, "+
-		"each in one of the elections NAME/1 to NAME/number, which ELECTION_NAME then names; "+
-		"all processes must have the same number (default: in one)")
-	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads, for the selector of a Service; only in the elect of the Kubernetes module (default: none)")
+	f.IntVar(&o.slots, "slots", 0, "run the command in up to this `number` of processes of the fleet, "+
+		"each in one of the elections NAME/1 to NAME/number; all must have the same number (default: in one)")
+	f.StringVar(&o.podLabel, "pod-label", "", "`key` of a label that this pod has while it leads; "+
+		"only in the elect of the Kubernetes module (default: none)")
 	c.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	c.MarkFlagsMutuallyExclusive("pod-label", "slots")
-	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, and everything that elect serve shows; requests can change nothing (default: none)")
+	f.StringVar(&o.http, "http", "", "`address` to serve HTTP on, such as :8008: /leader/NAME is 200 while this process leads, "+
+		"and what elect serve shows (default: none)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on standard error")
 }
 
@@ -130,12 +121,10 @@ func (l limits) complete(e election.Options) (limits, error) {
 		l.reserve = min(l.grace/3, time.Second)
 	}
 	longest := e.TTL - e.ClockMargin - e.RenewEvery
-	switch {
-	case l.grace < 0 || l.reserve < time.Millisecond || l.stop < 0:
-		return l, fmt.Errorf("--grace is %v, --reserve %v and --stop-timeout %v; --grace and --stop-timeout must not be negative, and --reserve must be at least 1ms", l.grace, l.reserve, l.stop)
-	case l.grace+l.reserve >= longest:
-		return l, fmt.Errorf("--grace + --reserve = %v + %v = %v, must be less than ttl - clock_margin - renew_every = %v, or the command would be ended before the lease is renewed",
-			rounded(l.grace), rounded(l.reserve), rounded(l.grace+l.reserve), rounded(longest))
+	if l.grace < 0 || l.reserve < time.Millisecond || l.stop < 0 || l.grace+l.reserve >= longest {
+		return l, fmt.Errorf("--grace %v and --stop-timeout %v must not be negative, --reserve %v must be at least 1ms, and "+
+			"--grace + --reserve less than ttl - clock_margin - renew_every = %v, or the command would be ended before the lease is renewed",
+			rounded(l.grace), l.stop, rounded(l.reserve), rounded(longest))
 	}
 	return l, nil
 }

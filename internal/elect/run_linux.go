@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -26,6 +27,7 @@ type runner struct {
 	environ     []string
 	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
 	election    *election.Election                      // nil: slots
+	stopLabel   func(context.Context) error             // nil: there is no label
 
 	result chan result // makes elect end; see end
 
@@ -63,41 +65,49 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		s.Close()
 		return exitElect, err
 	}
+	if err := r.prepare(ctx, m); err != nil {
+		return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
+	}
+	defer r.unlabel()
+	return r.campaign(m)
+}
+
+// prepare joins the election, serves, and keeps the label, if the store does not deny to lead.
+func (r *runner) prepare(ctx context.Context, m *election.Manager) (err error) {
 	r.id = m.ID()
+	r.environ = append(os.Environ(), "ELECTION_ID="+r.id)
 	if r.slots == 0 {
-		if r.election, err = m.Join(name); err != nil {
-			return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
+		if r.election, err = m.Join(r.name); err != nil {
+			return err
 		}
 	}
 	if err := m.Check(ctx); errors.Is(err, backend.ErrDenied) {
-		return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
+		return err
 	} else if err != nil {
 		r.say("the store does not answer yet: %v", err)
 	}
 	if r.http != "" {
-		url, stop, err := serveMember(r.http, m)
+		f, err := newFrontend(m, serveOptions{listen: r.http}, slog.New(slog.DiscardHandler))
 		if err != nil {
-			return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
+			return err
 		}
-		defer stop()
-		r.say("serves %s", url)
+		go f.server.Serve(f.listener) // until elect ends
+		r.say("serves %s", f.url())
 	}
 	if r.podLabel != "" {
-		stop, err := r.label(r.election, r.podLabel)
-		if err != nil {
-			return exitElect, errors.Join(err, closeWithin(m, 2*r.ttl))
-		}
-		defer r.unlabel(stop)
+		r.stopLabel, err = r.label(r.election, r.podLabel)
 	}
-	r.environ = append(os.Environ(), "ELECTION_ID="+m.ID())
-	return r.campaign(m)
+	return err
 }
 
 // unlabel removes the label of this pod when elect ends.
-func (r *runner) unlabel(stop func(context.Context) error) {
+func (r *runner) unlabel() {
+	if r.stopLabel == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.ttl)
 	defer cancel()
-	if err := stop(ctx); err != nil {
+	if err := r.stopLabel(ctx); err != nil {
 		r.say("this pod may still have the label %s: %v", r.podLabel, err)
 	}
 }
@@ -145,12 +155,9 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), err error) {
 	stores := []backend.Backend{b}
 	if m, ok := b.(*migration.Backend); ok {
-		from, to := m.Stores()
+		from, to := m.Stores() // at stage from, to is nil
 		stores = []backend.Backend{from, to}
-		switch m.Stage() {
-		case migration.From:
-			stores = stores[:1]
-		case migration.To:
+		if m.Stage() == migration.To {
 			stores = stores[1:]
 		}
 	}
@@ -169,13 +176,6 @@ func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), er
 }
 
 func (r *runner) watch(ev election.Event) {
-	why := ev.Why()
-	switch ev.Reason {
-	case election.ReasonReturned, election.ReasonMoved, election.ReasonCurrent:
-		if ev.Err != nil { // it says more than the reason
-			why = ev.Err.Error()
-		}
-	}
 	switch {
 	case r.slots > 0 && ev.Election == r.name: // by which the processes find each other
 	case ev.Reason == election.ReasonInvalid:
@@ -188,13 +188,13 @@ func (r *runner) watch(ev election.Event) {
 		}
 	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil): // no news, unless it has moved
 	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
-		r.say("no longer leads %q: %s", ev.Election, why)
+		r.say("no longer leads %q: %s", ev.Election, ev.Why())
 	case ev.Kind == election.Vacant:
-		r.say("nobody leads %q: %s", ev.Election, why)
+		r.say("nobody leads %q: %s", ev.Election, ev.Why())
 	case ev.Kind == election.Unknown:
-		r.say("cannot tell who leads %q: %s", ev.Election, why)
+		r.say("cannot tell who leads %q: %s", ev.Election, ev.Why())
 	default:
-		r.say("notice: %s", why)
+		r.say("notice: %s", ev.Why())
 	}
 }
 

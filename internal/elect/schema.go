@@ -17,22 +17,21 @@ func (a *app) schemaCommand() *cobra.Command {
 	var schema, prefix, grantTo string
 	var apply bool
 	c := &cobra.Command{
-		Use: "schema [mysql | postgres]", Short: "Print or execute the statements that create the tables", Args: cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		Use: "schema [mysql | postgres]", Short: "Print or execute the statements that create the tables",
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{mysql.Name, postgres.Name},
 		Long: `Print the statements that an administrator executes once: they create the tables on MySQL or
-MariaDB (the default) or on PostgreSQL, and grant the rights that members need. Other stores need
-no tables. Elect reads and changes nothing.
+MariaDB (the default) or on PostgreSQL, and grant the rights that members need.
 
-With --apply, create the tables that are missing, for the backend mysql, mysqltable or postgres of
-the configuration and with its account, which must have CREATE. With --grant-to, also grant the
-rights of a member to the account that the programs use.`,
-		Example: "  elect schema\n  elect schema postgres\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply\nelect schema --apply --grant-to app"),
+With --apply, create the tables of the configuration's store, with its account, which must have
+CREATE. With --grant-to, also grant the rights of a member to the account that the programs use.`,
+		Example: example("elect schema\nelect schema postgres --prefix leader\n" + onStore + "\nelect schema --apply"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if apply {
 				return a.withStore(func(ctx context.Context, s *store, _ []string) error { return a.createTables(ctx, s, grantTo) })(c, nil)
 			}
 			if grantTo != "" {
-				return errors.New("--grant-to grants rights with --apply; without it elect only prints statements, in which you write the account")
+				return errors.New("--grant-to needs --apply; the statements that elect prints have a place for the account")
 			}
 			schemaSQL := mysql.SchemaSQL
 			if len(args) > 0 && args[0] == postgres.Name {
@@ -76,14 +75,11 @@ func (a *app) createTables(ctx context.Context, s *store, grantTo string) error 
 		return err
 	}
 	note := ""
-	switch {
-	case grantTo != "":
+	if grantTo != "" {
 		if err := s.within(ctx, func(ctx context.Context) error { return granter.Grant(ctx, grantTo) }); err != nil {
 			return err
 		}
 		note = fmt.Sprintf(", and %s has the rights of a member", clean.Text(grantTo, 80, false))
-	case ok:
-		note = "; if members use another account than this one, grant it the rights: --grant-to ACCOUNT"
 	}
 	_, err := fmt.Fprintf(a.out, "the tables are there, on %s%s\n", s.name(), note)
 	return err

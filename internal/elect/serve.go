@@ -33,17 +33,11 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve [NAME…]", Short: "Show over HTTP who leads: a page, JSON, events, checks and metrics",
 		Long: `Serve the elections NAME…, or all elections of the store, over HTTP: the page at /,
-/elections, /changes and /events, /healthz, /readyz and /metrics.
+/elections, /changes and /events, /healthz, /readyz and /metrics. Clients can change nothing.
 
-Elect serve only observes: clients can change nothing, it never campaigns, needs no right to
-write, and can be stopped without any effect on the elections. /leader/NAME is 404: only the
-process that leads knows at every instant whether it does. Ask it by elect run --http.
-
-By default elect serve listens on loopback only, because everyone who can connect sees
-names, ids and addresses.
-
-SIGTERM and SIGINT end elect serve with code 0. While the store is unreachable it runs on,
-and /readyz is 503.`,
+/leader/NAME is 404: only the process that leads knows at every instant whether it does. Ask it by
+elect run --http. By default elect serve listens on loopback only, because everyone who can
+connect sees names, ids and addresses.`,
 		Example: example(onStore + `
 elect serve --listen 127.0.0.1:0 --for 2s
 elect serve billing --listen 127.0.0.1:0 --for 2s`),
@@ -80,20 +74,12 @@ func (a *app) serve(ctx context.Context, m *election.Manager, all bool, o serveO
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
-		f.stop(5 * time.Second)
-		return nil
 	}
-}
-
-// serveMember serves what a candidate's own manager knows, read-only, until stop is called. It
-// returns the URL.
-func serveMember(address string, m *election.Manager) (url string, stop func(), err error) {
-	f, err := newFrontend(m, serveOptions{listen: address}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return "", nil, err
-	}
-	go f.server.Serve(f.listener)
-	return f.url(), func() { f.stop(0) }, nil
+	f.page.Close() // streams do not end by themselves
+	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	f.server.Shutdown(patience)
+	return nil
 }
 
 // A frontend is the handler of elect serve. It checks the host of requests, and adds /metrics to the
@@ -129,16 +115,6 @@ func newFrontend(m *election.Manager, o serveOptions, log *slog.Logger) (*fronte
 }
 
 func (f *frontend) url() string { return "http://" + f.listener.Addr().String() + "/" }
-
-// stop ends the server. Requests have this time to end; streams would not end by themselves.
-func (f *frontend) stop(patience time.Duration) {
-	f.page.Close()
-	end, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if f.server.Shutdown(end) != nil {
-		f.server.Close()
-	}
-}
 
 func (f *frontend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
