@@ -93,13 +93,6 @@ type forwarder struct {
 	changed chan struct{} // closed by the next event
 }
 
-// A destination is a leadership as this process knows it.
-type destination struct {
-	own    *election.Leadership // nil: of another process
-	leader election.Candidate
-	term   uint64
-}
-
 // Errors of a request that was not answered. The client sees their texts.
 var (
 	errVacant    = errors.New("nobody leads")
@@ -140,15 +133,15 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *forwarder) try(w http.ResponseWriter, r *http.Request, after uint64) (term uint64, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.options.Wait)
 	defer cancel()
-	to, ok := f.find(ctx, after)
+	own, known, ok := f.find(ctx, after)
 	switch {
 	case !ok:
 		return 0, errVacant
-	case to.own != nil:
-		f.serve(w, r, to.own)
-		return to.term, nil
+	case own != nil:
+		f.serve(w, r, own)
+		return own.Term, nil
 	}
-	return to.term, f.send(w, r, to)
+	return known.Term, f.send(w, r, known)
 }
 
 // receive serves a request that another process has forwarded. That one may hear of a new leader before the leader itself,
@@ -189,13 +182,16 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, l *election.Le
 	f.next.ServeHTTP(w, r)
 }
 
-// find waits until a leader of a later term than after is known.
-func (f *forwarder) find(ctx context.Context, after uint64) (to destination, ok bool) {
-	ok = f.await(ctx, func() (known bool) {
-		to, known = f.now(after)
-		return known
+// find waits until a leader of a later term than after is known: this process, or another one.
+func (f *forwarder) find(ctx context.Context, after uint64) (own *election.Leadership, known election.Event, ok bool) {
+	ok = f.await(ctx, func() bool {
+		if own = f.election.Leadership(); own != nil && own.Term >= after {
+			return true
+		}
+		own, known = nil, f.election.Current()
+		return known.Kind == election.Elected && !known.Leading && known.Term > after
 	})
-	return to, ok
+	return own, known, ok
 }
 
 // await waits until done returns true, which it asks again after each event. It returns false if ctx ends
@@ -224,28 +220,16 @@ func (f *forwarder) event(election.Event) {
 	f.changed = make(chan struct{})
 }
 
-// now returns the leader of a later term than after, as far as this process knows.
-func (f *forwarder) now(after uint64) (to destination, ok bool) {
-	if l := f.election.Leadership(); l != nil && l.Term >= after {
-		return destination{own: l, term: l.Term}, true
-	}
-	s := f.election.Current()
-	if s.Kind != election.Elected || s.Leading || s.Term <= after {
-		return to, false
-	}
-	return destination{leader: s.Leader, term: s.Term}, true
-}
-
 // send forwards a request. It gives up a leader that another one has followed: its host may be gone, and never answer.
-func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination) (err error) {
-	target, err := f.options.URL(to.leader)
+func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to election.Event) (err error) {
+	target, err := f.options.URL(to.Leader)
 	if err != nil {
 		return errNoAddress
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	go func() {
-		f.find(ctx, to.term)
+		f.find(ctx, to.Term)
 		cancel()
 	}()
 
@@ -257,7 +241,7 @@ func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to destination)
 			p.SetXForwarded()
 			p.Out.Host = p.In.Host
 			p.Out.Header.Set(forwardedHeader, "1")
-			p.Out.Header.Set(TermHeader, term(to.term))
+			p.Out.Header.Set(TermHeader, term(to.Term))
 		},
 		ModifyResponse: func(a *http.Response) error {
 			if a.StatusCode == http.StatusMisdirectedRequest && a.Header.Get(forwardedHeader) != "" {
