@@ -13,23 +13,16 @@ import (
 // campaigns for it.
 const alarmFor = time.Hour
 
-// idle reports whether an election has no leader although nothing is wrong. Either it
-// never had one, or no process campaigns for it and the last leader released the lease or
-// was lost more than alarmFor ago. A leader that crashed recently without a standby is an
-// outage, not an idle election.
+// idle reports whether an election has no leader although nothing is wrong: no process campaigns for it, and it
+// never had a leader, or the last one released the lease or was lost more than alarmFor ago. A leader that
+// crashed recently without a standby is an outage, not an idle election.
 func (h *Handler) idle(e *election.ElectionStatus, c campaigns) bool {
-	switch {
-	case e.Kind != election.Vacant || e.Campaigning || e.Stuck || e.Paused:
-		return false
-	case e.Reason == election.ReasonForgotten:
-		return true
-	case e.Term == 0 && e.Previous.ID == "": // a store without terms may have lost a leader: Previous says so
-		return true
-	case c == nil || c.of(e.Election) > 0:
+	wanted := e.Campaigning || e.Stuck || e.Paused || c == nil || c.of(e.Election) > 0
+	if e.Kind != election.Vacant || wanted {
 		return false
 	}
-	vacantSince := cmp.Or(h.since(e), e.Time)
-	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(vacantSince) > alarmFor
+	orderly := e.Previous.ID == "" || e.Reason == election.ReasonReleased || e.Reason == election.ReasonForgotten
+	return orderly || time.Since(cmp.Or(h.since(e), e.Time)) > alarmFor
 }
 
 // alone reports whether nobody could take over from the leader of an election, as far as the members are known.
