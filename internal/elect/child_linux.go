@@ -2,6 +2,7 @@ package elect
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -45,20 +46,15 @@ type report struct {
 }
 
 // startChild starts the guard, which starts the command. lock may be nil; spared is 0 or a process
-// that is not the command's.
+// that is not the command's. After an error elect ends, and with it what is open.
 func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File, spared int) (*child, error) {
 	c := &child{
 		limits: l, spared: spared,
 		reports: make(chan report, 8), ask: make(chan syscall.Signal, 1), done: make(chan struct{}),
 	}
-	ordersIn, ordersOut, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	reportsIn, reportsOut, err := os.Pipe()
-	if err != nil {
-		ordersIn.Close()
-		ordersOut.Close()
+	ordersIn, ordersOut, err1 := os.Pipe()
+	reportsIn, reportsOut, err2 := os.Pipe()
+	if err := cmp.Or(err1, err2); err != nil {
 		return nil, err
 	}
 	files := []*os.File{ordersIn, reportsOut}
@@ -77,15 +73,12 @@ func startChild(lead *election.Leadership, l limits, command, environ []string, 
 	if isTerminal(os.Stdin) {
 		c.guard.Stdin = nil // the kernel stops a background group that reads from a terminal
 	}
-	c.orders = ordersOut
-	err = c.guard.Start()
-	ordersIn.Close()
-	reportsOut.Close()
-	if err != nil {
-		ordersOut.Close()
-		reportsIn.Close()
+	if err := c.guard.Start(); err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
+	ordersIn.Close()
+	reportsOut.Close()
+	c.orders = ordersOut
 	c.extend(lead)
 	go c.readReports(reportsIn)
 	return c, nil

@@ -82,6 +82,10 @@ func (a *app) main(ctx context.Context, args []string) int {
 }
 
 func (a *app) root() *cobra.Command {
+	version := "(unknown)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
 	root := &cobra.Command{
 		Use:   "elect",
 		Short: "Elect one leader among processes, on the store you already run",
@@ -95,7 +99,7 @@ time. There are never two leaders.`,
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect status`),
 		SilenceErrors: true, SilenceUsage: true,
-		Version: versionText(),
+		Version: fmt.Sprintf("%s, %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH),
 	}
 	root.SetOut(a.out)
 	root.SetErr(a.diag)
@@ -186,15 +190,6 @@ func (a *app) confirm(format string, args ...any) error {
 		return errors.New("cancelled; nothing has changed")
 	}
 	return nil
-}
-
-// versionText names the versions of elect and of Go.
-func versionText() string {
-	version := "(unknown)"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-	}
-	return fmt.Sprintf("%s, %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // untilSignal returns a context that ends at SIGINT or SIGTERM, or after limit if that is not 0. A second signal ends elect
