@@ -1,12 +1,12 @@
-// Schedulers is one node of a service that only runs jobs: cron runs on every
-// node, the jobs only on the leader. They are cancelled when its leadership ends,
-// and its term fences their writes to MySQL.
+// Schedulers is one node of a service that only runs a job: cron runs on every
+// node, the job only on the leader. It is cancelled when the leadership ends,
+// and the term fences its writes to MySQL.
 //
 //	export DSN='app:secret@tcp(127.0.0.1:3306)/app'
 //	export ELECTION_BACKEND=mysql ELECTION_MYSQL_DSN="$DSN"
 //	elect schema --apply  # once; needs CREATE
 //	mysql app -e 'CREATE TABLE job_run (n BIGINT AUTO_INCREMENT PRIMARY KEY,
-//	  job VARCHAR(64) NOT NULL, term BIGINT NOT NULL, node VARCHAR(255) NOT NULL)'
+//	  term BIGINT NOT NULL, node VARCHAR(255) NOT NULL)'
 //	ELECTION_ID=a go run . -web 127.0.0.1:8080    # /metrics
 //	ELECTION_ID=b go run . -web 127.0.0.1:8081
 //
@@ -65,17 +65,17 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := (node{c, db, l, "@every 1m", "@every 5m"}).run(ctx); err != nil {
+	if err := (node{c, db, l, "@every 1m"}).run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // A node is one process of the service.
 type node struct {
-	config         *config.Config
-	db             *sql.DB      // the jobs write here
-	web            net.Listener // serves /metrics
-	report, settle string       // schedules of the two jobs
+	config   *config.Config
+	db       *sql.DB      // the job writes here
+	web      net.Listener // serves /metrics
+	schedule string       // of the job
 }
 
 // run runs the node until ctx ends. Cron runs whether the node leads or not.
@@ -101,30 +101,21 @@ func (n node) run(ctx context.Context) error {
 	go server.Serve(n.web)
 
 	var gate electiongocron.Gate
-	report, settle := n.job("report", m.ID()), n.job("settle", m.ID())
+	job := n.job(m.ID())
 	c := cron.New(cron.WithChain(cron.SkipIfStillRunning(cron.DefaultLogger)))
-	_, err = c.AddJob(n.report, onLeader(&gate, report))
-	if err == nil {
-		_, err = c.AddJob(n.settle, onLeader(&gate, settle))
-	}
-	if err != nil {
+	if _, err := c.AddFunc(n.schedule, func() { gate.Do(job) }); err != nil { // nodes that do not lead skip it
 		return err
 	}
 	c.Start()
 	defer c.Stop()
-	return electiongroup.Run(ctx, e, gate.Lead, report) // a report when a leadership begins, too
-}
-
-// onLeader returns a job for robfig/cron that runs only on the leader. Other nodes skip it without an error.
-func onLeader(g *electiongocron.Gate, job election.LeadFunc) cron.Job {
-	return cron.FuncJob(func() { g.Do(job) })
+	return electiongroup.Run(ctx, e, gate.Lead, job) // once when a leadership begins, too
 }
 
 // job returns a job that writes a row for each run. A run that fails, or is cancelled, is logged.
-func (n node) job(job, id string) election.LeadFunc {
+func (n node) job(id string) election.LeadFunc {
 	return func(ctx context.Context, lead *election.Leadership) error {
-		if err := n.write(ctx, lead.Term, job, id); err != nil {
-			slog.Error("job failed", "job", job, "term", lead.Term, "error", err)
+		if err := n.write(ctx, lead.Term, id); err != nil {
+			slog.Error("job failed", "term", lead.Term, "error", err)
 		}
 		return nil
 	}
@@ -132,14 +123,14 @@ func (n node) job(job, id string) election.LeadFunc {
 
 // write writes a row. If another leader has been elected before COMMIT, nothing is written, however long this process
 // was delayed. Without an election there is no other leader and no term table, so the write is not fenced.
-func (n node) write(ctx context.Context, term uint64, job, id string) error {
-	const insert = "INSERT INTO job_run (job, term, node) VALUES (?, ?, ?)"
+func (n node) write(ctx context.Context, term uint64, id string) error {
+	const insert = "INSERT INTO job_run (term, node) VALUES (?, ?)"
 	if n.config.Backend != mysql.Name {
-		_, err := n.db.ExecContext(ctx, insert, job, term, id)
+		_, err := n.db.ExecContext(ctx, insert, term, id)
 		return err
 	}
 	return mysql.Fence{}.Do(ctx, n.db, name, term, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, insert, job, term, id)
+		_, err := tx.ExecContext(ctx, insert, term, id)
 		return err
 	})
 }
