@@ -68,8 +68,7 @@ func Open(ctx context.Context, file string) (*election.Manager, error) {
 }
 
 // Load reads a file and the environment, which overrides the file. It checks
-// everything that needs no client of the store: syntax, keys, types, the backend's
-// name. It also checks the sections of other stores that this program imports. It
+// syntax, keys, types and the backend's name. It also checks the sections of other stores that this program imports. It
 // does not read files that hold secrets. The error is of class backend.ErrInvalid,
 // or the operating system's if the file cannot be read.
 func Load(file string, o Options) (*Config, error) {
@@ -103,8 +102,8 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 
 	d := in.decoder()
 	var k general
-	d.structure("", in.root, reflect.ValueOf(&k).Elem(), sections())
-	d.checkGeneral(k)
+	d.structure("", in.root, reflect.ValueOf(&k).Elem(), slices.Concat(stores, backend.Names()))
+	d.checkBackend(k.Backend)
 	for _, name := range backend.Names() {
 		d.checkSection(name)
 	}
@@ -113,13 +112,6 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 		return nil, d.err()
 	}
 	return &Config{Backend: k.Backend, Election: k.Options, Guard: k.Guard, source: d}, nil
-}
-
-// sections returns the names that a section can have in this program.
-func sections() []string {
-	names := slices.Concat(stores, backend.Names())
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // OpenBackend makes only the store's client, for programs that call election.New
@@ -145,9 +137,6 @@ func (in *input) open(name string) (backend.Backend, error) {
 	e := &Error{Source: in.file, Key: name, Problem: problem, err: err}
 	if n := in.section(name); n != nil {
 		e.Line = n.Line
-	}
-	if len(d.places) == 0 && len(d.keys) > 0 {
-		e.Problem += fmt.Sprintf(" (none of its keys is set; the first is %s, or %s in the environment)", d.keys[0].Name, d.keys[0].Variable)
 	}
 	return nil, e
 }

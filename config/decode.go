@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"reflect"
@@ -35,11 +36,9 @@ type input struct {
 func (in *input) decoder() *decoder { return &decoder{input: in, places: make(map[string]place)} }
 
 func (in *input) section(name string) *yaml.Node {
-	if in.root != nil {
-		for i := 0; i+1 < len(in.root.Content); i += 2 {
-			if in.root.Content[i].Value == name {
-				return in.root.Content[i+1]
-			}
+	for k, v := range pairs(in.root) {
+		if k.Value == name {
+			return v
 		}
 	}
 	return nil
@@ -47,25 +46,12 @@ func (in *input) section(name string) *yaml.Node {
 
 // variable returns the environment variable of a key.
 func variable(key string) string {
-	return prefix + strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, strings.ToUpper(key))
-}
-
-// getenv returns a variable's value. An empty variable counts as not set.
-func (in *input) getenv(name string) (string, bool) {
-	v := in.environ[name]
-	return v, v != ""
+	return prefix + strings.NewReplacer(".", "_", "-", "_").Replace(strings.ToUpper(key))
 }
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	namedType    = reflect.TypeFor[backend.Named]()
-	listType     = reflect.TypeFor[[]string]()
-	mapType      = reflect.TypeFor[map[string]string]()
 )
 
 // structure fills the fields of the struct v from the mapping n, which may be nil, and
@@ -73,7 +59,6 @@ var (
 func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value, others []string) {
 	if !isNull(n) && n.Kind != yaml.MappingNode {
 		d.add(place{d.file, n.Line}, path, "must be a section with keys; it is %s", kindOf(n))
-		n = nil
 	}
 	fields := fieldsOf(v, path != "")
 	names := slices.Clone(others)
@@ -83,36 +68,17 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value, others [
 		}
 	}
 	values := make(map[string]*yaml.Node)
-	first := make(map[string]int)
-	if !isNull(n) {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := n.Content[i]
-			at := place{d.file, k.Line}
-			switch {
-			case k.Kind != yaml.ScalarNode:
-				d.add(at, path, "a key must be a word; this one is %s", kindOf(k))
-			case first[k.Value] > 0:
-				d.add(at, join(path, k.Value), "appears a second time; the first is on line %d", first[k.Value])
-			case !slices.Contains(names, k.Value):
-				d.unknown(at, path, k.Value, names)
-			default:
-				first[k.Value], values[k.Value] = k.Line, n.Content[i+1]
-			}
+	for k, v := range pairs(n) {
+		if slices.Contains(names, k.Value) {
+			values[k.Value] = v
+		} else {
+			known := slices.Compact(slices.Sorted(slices.Values(names)))
+			d.add(place{d.file, k.Line}, path, "unknown key %s; known are: %s", showKey(k.Value), strings.Join(known, ", "))
 		}
 	}
 	for _, f := range fields {
 		d.field(join(path, f.name), f, values[f.name], values[f.name+"_file"])
 	}
-}
-
-func (d *decoder) unknown(at place, path, key string, names []string) {
-	hint := "known are: " + strings.Join(names, ", ")
-	if near := nearest(key, names); near != "" {
-		hint = "did you mean " + strconv.Quote(near) + "?"
-	} else if len(names) == 0 {
-		hint = "there are none here"
-	}
-	d.add(at, path, "unknown key %s; %s", showKey(key), hint)
 }
 
 // field fills one field from the environment or, if that does not set it, from n.
@@ -127,15 +93,14 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	}
 	d.keys = append(d.keys, k)
 
-	text, set := d.getenv(k.Variable)
-	fileName, fileSet := d.getenv(k.FileVariable)
+	text, fileName := d.environ[k.Variable], d.environ[k.FileVariable] // an empty one counts as not set
 	before := len(d.problems)
 	switch {
-	case set && fileSet:
+	case text != "" && fileName != "":
 		d.add(place{k.FileVariable, 0}, "", "%s is set too; set one of them", k.Variable)
-	case fileSet:
+	case fileName != "":
 		d.readSecret(place{k.FileVariable, 0}, key, fileName, f)
-	case set:
+	case text != "":
 		d.places[key] = place{k.Variable, 0}
 		d.value(d.places[key], k.Variable, nodeOf(text, v.Type()), v)
 	case !isNull(n) && !isNull(file):
@@ -149,9 +114,6 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	case !isNull(n):
 		d.places[key] = place{d.file, n.Line}
 		d.value(d.places[key], key, n, v)
-	}
-	if len(d.problems) > before {
-		delete(d.places, key) // there is nothing to check
 	}
 }
 
@@ -177,10 +139,10 @@ func (d *decoder) readSecret(at place, key, name string, f field) {
 }
 
 func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
-	switch v.Type() {
-	case listType:
+	switch v.Kind() {
+	case reflect.Slice:
 		d.list(at, key, n, v)
-	case mapType:
+	case reflect.Map:
 		d.mapping(at, key, n, v)
 	default:
 		d.scalar(at, key, n, v)
@@ -194,7 +156,7 @@ func (d *decoder) list(at place, key string, n *yaml.Node, v reflect.Value) {
 	}
 	list := make([]string, len(n.Content))
 	for i, c := range n.Content {
-		d.scalar(d.at(at, c), fmt.Sprintf("%s[%d]", key, i), c, reflect.ValueOf(&list[i]).Elem())
+		d.scalar(place{at.source, c.Line}, fmt.Sprintf("%s[%d]", key, i), c, reflect.ValueOf(&list[i]).Elem())
 	}
 	v.Set(reflect.ValueOf(list))
 }
@@ -244,37 +206,17 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 }
 
 func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
-	switch {
-	case n.Kind != yaml.MappingNode && at.line == 0: // in the environment
-		d.add(at, key, "must be a map, such as a=b,c=d")
-		return
-	case n.Kind != yaml.MappingNode:
-		d.add(at, key, "must be a section with keys; it is %s", kindOf(n))
+	if n.Kind != yaml.MappingNode {
+		d.add(at, key, "must be a map, such as {a: b}, or a=b in the environment; it is %s", kindOf(n))
 		return
 	}
 	m := map[string]string{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, item := n.Content[i], ""
-		if k.Kind != yaml.ScalarNode {
-			d.add(d.at(at, k), key, "a key must be a word; this one is %s", kindOf(k))
-			continue
-		}
-		if _, twice := m[k.Value]; twice {
-			d.add(d.at(at, k), key, "the key %s appears a second time", showKey(k.Value))
-			continue
-		}
-		d.scalar(d.at(at, k), fmt.Sprintf("%s[%s]", key, showKey(k.Value)), n.Content[i+1], reflect.ValueOf(&item).Elem())
+	for k, v := range pairs(n) {
+		var item string
+		d.scalar(place{at.source, k.Line}, fmt.Sprintf("%s[%s]", key, showKey(k.Value)), v, reflect.ValueOf(&item).Elem())
 		m[k.Value] = item
 	}
 	v.Set(reflect.ValueOf(m))
-}
-
-// at returns the place of n, a part of the value at whole.
-func (d *decoder) at(whole place, n *yaml.Node) place {
-	if whole.line > 0 && n.Line > 0 {
-		whole.line = n.Line
-	}
-	return whole
 }
 
 // nodeOf turns a variable's value into the node that the file would have for it: a,b
@@ -331,40 +273,28 @@ func fieldsOf(v reflect.Value, section bool) (fields []field) {
 		case name == "":
 			name = keyOf(f.Name)
 		}
-		next := field{name: name, value: v.Field(i), inFile: section && f.Type.Kind() == reflect.String}
-		if file, ok := v.Type().FieldByName(f.Name + "File"); ok && file.Tag.Get("yaml") == "-" {
+		next := field{name: name, value: v.Field(i)}
+		file, found := v.Type().FieldByName(f.Name + "File")
+		hidden := found && file.Tag.Get("yaml") == "-"
+		if hidden {
 			next.fileName = v.FieldByIndex(file.Index)
 		}
+		next.inFile = section && f.Type.Kind() == reflect.String && !strings.HasSuffix(name, "_file") && (hidden || !found)
 		fields = append(fields, next)
-	}
-	for i, f := range fields {
-		taken := slices.ContainsFunc(fields, func(o field) bool { return o.name == f.name+"_file" })
-		fields[i].inFile = f.inFile && !taken && !strings.HasSuffix(f.name, "_file")
 	}
 	return fields
 }
 
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
+func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+
+var kindNames = map[reflect.Kind]string{
+	reflect.Bool: "true or false", reflect.String: "a string", reflect.Slice: "a list", reflect.Map: "a map",
+	reflect.Struct: "the name of a backend",
 }
 
 func typeName(t reflect.Type) string {
-	switch {
-	case t == durationType:
+	if t == durationType {
 		return "a duration"
-	case t == namedType:
-		return "the name of a backend"
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.Kind() == reflect.String:
-		return "a string"
-	case t.Kind() == reflect.Slice:
-		return "a list"
-	case t.Kind() == reflect.Map:
-		return "a map"
 	}
-	return "a whole number"
+	return cmp.Or(kindNames[t.Kind()], "a whole number")
 }

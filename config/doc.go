@@ -37,11 +37,11 @@
 // # Mistakes
 //
 // Unknown keys, variables that begin with ELECTION_ and belong to no key (also empty ones),
-// duplicate keys, wrong types and impossible timings are errors. All are returned at once:
+// duplicate keys, wrong types and impossible timings are errors. Load returns up to 20 at once:
 //
 //	config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
 //	config: election.yaml:2: ttl is 9s, must be more than 9.75s: renew_every + call_timeout + clock_margin = …
-//	config: ELECTION_MYSQL_DNS: there is no such key; did you mean ELECTION_MYSQL_DSN?
+//	config: ELECTION_MYSQL_DNS: there is no such key; …
 //
 // # Limits
 //

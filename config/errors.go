@@ -1,10 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -41,12 +41,7 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns the error of another package, if there is one, or backend.ErrInvalid.
-func (e *Error) Unwrap() []error {
-	if e.err != nil {
-		return []error{e.err}
-	}
-	return []error{backend.ErrInvalid}
-}
+func (e *Error) Unwrap() error { return cmp.Or(e.err, backend.ErrInvalid) }
 
 // problems collects errors.
 type problems []error
@@ -56,13 +51,7 @@ func (p *problems) add(at place, key, format string, args ...any) {
 }
 
 // err joins the first 20 problems: a large file may have one on each line.
-func (p problems) err() error {
-	const limit = 20
-	if len(p) > limit {
-		p = append(slices.Clone(p[:limit]), &Error{Problem: fmt.Sprintf("and %d more problems", len(p)-limit)})
-	}
-	return errors.Join(p...)
-}
+func (p problems) err() error { return errors.Join(p[:min(len(p), 20)]...) }
 
 // A place is where a value was written.
 type place struct {
@@ -82,49 +71,4 @@ func showKey(key string) string {
 		return "(not shown, since it does not look like a name)"
 	}
 	return strconv.Quote(key)
-}
-
-// nearest returns the candidate that the user probably meant, or "": the one that begins with the word, such as renew_every
-// for renew, or one that is spelled almost so.
-func nearest(word string, candidates []string) string {
-	var longer []string
-	for _, c := range candidates {
-		if strings.HasPrefix(c, word+"_") {
-			longer = append(longer, c)
-		}
-	}
-	if len(longer) == 1 {
-		return longer[0]
-	}
-
-	best, least := "", 3
-	for _, c := range candidates {
-		if d := distance(word, c); d < least && d < len(c) {
-			best, least = c, d
-		}
-	}
-	return best
-}
-
-// distance returns how many insertions, deletions and replacements of bytes turn a into b.
-func distance(a, b string) int {
-	if len(a) > 60 || len(b) > 60 {
-		return 60
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

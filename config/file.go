@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +29,7 @@ func parse(source string, text []byte) (root *yaml.Node, p problems) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		line, problem := syntaxError(err, text)
+		line, problem := syntaxError(err)
 		p.add(place{source, line}, "", "%s", problem)
 		return nil, p
 	}
@@ -58,7 +60,7 @@ var lineOf = regexp.MustCompile(`^line (\d+): `)
 
 // syntaxError describes an error of the parser and returns its line. It does not
 // quote the text.
-func syntaxError(err error, text []byte) (line int, problem string) {
+func syntaxError(err error) (line int, problem string) {
 	problem = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := lineOf.FindStringSubmatch(problem); m != nil {
 		line, _ = strconv.Atoi(m[1])
@@ -67,20 +69,12 @@ func syntaxError(err error, text []byte) (line int, problem string) {
 	if strings.HasPrefix(problem, "unknown anchor") { // it quotes the value, which may be a password that begins with *
 		return line, "a value begins with *, which means an alias in YAML; put the value in quotes"
 	}
-	problem = "not YAML: " + problem
-	for i, l := range bytes.Split(text, []byte("\n")) {
-		if blank := l[:len(l)-len(bytes.TrimLeft(l, " \t"))]; bytes.ContainsRune(blank, '\t') && (line == 0 || abs(i+1-line) <= 1) {
-			return i + 1, "not YAML: the line begins with a tab; indent with spaces"
-		}
-	}
-	return line, problem
+	return line, "not YAML: " + problem
 }
 
-func abs(i int) int { return max(i, -i) }
-
 // checkPlain refuses features of YAML that a configuration of a few dozen lines does
-// not need, or that make a small text large. It shows no values: a password may begin
-// with any of these characters.
+// not need, or that make a small text large, and keys that appear twice. It shows no values:
+// a password may begin with any of these characters.
 func checkPlain(source string, n *yaml.Node, p *problems) {
 	at := place{source, n.Line}
 	switch {
@@ -91,8 +85,32 @@ func checkPlain(source string, n *yaml.Node, p *problems) {
 	case n.Style&yaml.TaggedStyle != 0:
 		p.add(at, "", "a tag (!name) is not allowed; if it is meant as a value, put it in quotes")
 	}
+	first := map[string]int{}
+	for k := range pairs(n) {
+		switch {
+		case k.Kind != yaml.ScalarNode:
+			p.add(place{source, k.Line}, "", "a key must be a word; this one is %s", kindOf(k))
+		case first[k.Value] > 0:
+			p.add(place{source, k.Line}, "", "the key %s appears a second time; the first is on line %d", showKey(k.Value), first[k.Value])
+		}
+		first[k.Value] = k.Line
+	}
 	for _, c := range n.Content {
 		checkPlain(source, c, p)
+	}
+}
+
+// pairs returns the keys and values of a mapping. Any other node has none.
+func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(k, v *yaml.Node) bool) {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return
+		}
+		for pair := range slices.Chunk(n.Content, 2) {
+			if !yield(pair[0], pair[1]) {
+				return
+			}
+		}
 	}
 }
 
