@@ -33,9 +33,10 @@ func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, e
 	return r, err
 }
 
-// firstAnswer runs f, and again when that has failed or a quarter of the call's time is over, three times in
-// all. It returns the first result without an error, so that a server that hangs costs nobody a lease. An error
-// is final if another member cannot do better. All runs of f have ended when firstAnswer returns.
+// firstAnswer runs f, a second time if it has not returned after a quarter of the call's time, and a
+// third time. It returns the first result without an error, so that a server that hangs costs
+// nobody a lease. An error is final if another member cannot do better. All runs of f have ended when firstAnswer
+// returns.
 func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
 	const most = 3
 	type result struct {
@@ -51,22 +52,28 @@ func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error))
 	if by, ok := ctx.Deadline(); ok {
 		wait = max(time.Until(by)/4, time.Millisecond)
 	}
-	for started, finished := 0, 0; ; {
-		if started < most {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	started, finished := 0, 0
+	for {
+		select {
+		case <-timer.C:
+			if started == most {
+				continue
+			}
 			started++
 			all.Go(func() {
 				r, err := f(inner)
 				results <- result{r, err}
 			})
-		}
-		select {
+			timer.Reset(wait)
 		case got := <-results:
-			finished++
-			final := finished == most || ctx.Err() != nil || class(got.err) != backend.ErrUnavailable
-			if got.err == nil || final {
+			if finished++; got.err == nil || ctx.Err() != nil || finished == most || class(got.err) != backend.ErrUnavailable {
 				return got.r, got.err
 			}
-		case <-time.After(wait):
+			if finished == started {
+				timer.Reset(wait / 8)
+			}
 		case <-ctx.Done():
 			var none R
 			return none, ctx.Err()
