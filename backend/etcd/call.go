@@ -163,6 +163,8 @@ func class(err error) error {
 	}
 	text := err.Error() // the client reports a failed handshake as a failed connection
 	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return backend.ErrUnavailable
 	case is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
 		rpctypes.ErrAuthNotEnabled, rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt),
 		code == codes.PermissionDenied, code == codes.Unauthenticated, code == codes.Unimplemented, code == codes.DataLoss,
@@ -197,6 +199,10 @@ func (d *driver) fail(err error) error {
 		hint = "; the cluster has users: set username and password"
 	case is(err, rpctypes.ErrNoSpace):
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
+	case is(err, rpctypes.ErrTooManyOps):
+		hint = "; the cluster runs with a --max-txn-ops below its default of 128"
+	case is(err, rpctypes.ErrRequestTooLarge):
+		hint = "; the cluster runs with a --max-request-bytes below its default of 1.5 MiB"
 	case status.Code(err) == codes.Unimplemented:
 		hint = "; is this the address of an etcd 3.4 or later?"
 	case d.ownClient: // others may dial as they like
