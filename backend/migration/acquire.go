@@ -123,14 +123,14 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 	if len(attempts) == 0 {
 		return nil
 	}
-	now := uint64(time.Now().UnixMicro())
+	now, lead := uint64(time.Now().UnixMicro()), termLead(ctx)
 	reserved, cancel := withReserve(ctx) // time must be left to release the old lease if the new store hangs
 	defer cancel()
 
 	attempts = b.preflight(reserved, attempts)
 	for _, t := range attempts {
 		t.bid.Expected = t.pair.half[older].Lease
-		t.bid.MinTerm = max(now, t.bid.MinTerm, t.pair.half[older].Term, t.pair.half[newer].Term) + termLead
+		t.bid.MinTerm = max(now, t.bid.MinTerm, t.pair.half[older].Term, t.pair.half[newer].Term) + lead
 		t.got[newer].Outcome = backend.Refused // until a bid is made there
 	}
 	oldErr := b.bid(reserved, older, attempts)
@@ -166,9 +166,15 @@ func (t *attempt) hasBoth() bool {
 }
 
 // termLead is by how many microseconds a term for both stores exceeds the known terms and the
-// clock: a minute. Seldom does a store then give out a greater term on its own, because its clock is ahead of
-// ours, or because time passes until the last bid of this call.
-const termLead = 60_000_000
+// clock. It must be so great that neither store gives out a greater term on its own, because
+// its clock is ahead of ours, or because time passes until the last bid of this call.
+func termLead(ctx context.Context) uint64 {
+	lead := time.Minute
+	if end, ok := ctx.Deadline(); ok {
+		lead = max(2*time.Second, time.Until(end))
+	}
+	return uint64(lead.Microseconds())
+}
 
 // withReserve returns a context that ends after three quarters of the time that is left.
 func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
