@@ -100,8 +100,15 @@ func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) 
 	b.mu.Lock()
 	s, ttl, holding := b.session, time.Duration(b.member.TTL), len(b.held) > 0
 	b.mu.Unlock()
-	may := b.limits.ReadsToo && s != nil && !s.at.IsZero() && ttl > 0 && !holding
-	if may && b.due(s, ttl/2) && (!s.withReading || b.due(s, ttl*3/4)) { // before the next Announce, or instead of it
+	if !b.limits.ReadsToo || s == nil || s.at.IsZero() || ttl == 0 || holding {
+		return b.driver.Read(ctx, keys)
+	}
+
+	after := ttl / 2 // before the next Announce
+	if s.withReading {
+		after = ttl * 3 / 4 // instead of it
+	}
+	if b.due(s, after) {
 		if v := b.announceWith(ctx, s, keys); v != nil {
 			return *v, nil
 		}

@@ -77,3 +77,14 @@ func (b *Backend) presentMeta(v *view) Meta {
 	}
 	return m
 }
+
+// noteMeta keeps the meta item as this process has written it with grants.
+func (v *view) noteMeta(it Item, written Value, part []granting) {
+	it.Value = written
+	v.meta = it
+	for _, g := range part {
+		if g.state.missing {
+			v.records++
+		}
+	}
+}

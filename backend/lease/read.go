@@ -63,14 +63,13 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 	if err != nil {
 		return nil, nil, err
 	}
-	v, states, err := b.complete(ctx, &got, names)
+	v, states, err := b.complete(ctx, number, &got, names)
 	if err != nil {
 		return nil, nil, err
 	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v.number = number
 	b.noteReading(v, states)
 	return v, states, nil
 }
@@ -97,8 +96,8 @@ func (b *Backend) beginReading(names []string) (keys []Key, number uint64) {
 // complete reads what is needed besides a reading or listing of records to tell whether the
 // elections are free: the sessions of their holders and the meta item, unless they are among it.
 // Each is read after the record that makes it necessary: "Readings" in doc.go says why.
-func (b *Backend) complete(ctx context.Context, got *View, names []string) (*view, []state, error) {
-	v := &view{place: got.place(), position: got.Position, nonce: b.owner.Nonce(), items: make(map[Key]Item, len(got.Items))}
+func (b *Backend) complete(ctx context.Context, number uint64, got *View, names []string) (*view, []state, error) {
+	v := &view{place: got.place(), position: got.Position, nonce: b.owner.Nonce(), number: number, items: make(map[Key]Item, len(got.Items))}
 	v.note(got)
 
 	states, more := b.begin(v, names)
@@ -199,7 +198,7 @@ func (b *Backend) classify(v *view, s *state) {
 	r, _ := s.item.Value.(*Record)
 	s.record = r
 	s.missing = s.item.Version == ""
-	s.seen = b.known[s.Election].term
+	s.seen = b.seenTerm(s.Election)
 	s.valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
 
 	s.suspect = !s.valid || s.item.Old || r.Epoch != v.epoch || r.Term < s.seen
@@ -353,8 +352,16 @@ func (b *Backend) age(it *Item, written time.Time) time.Duration {
 // version makes the Version of a lease. What comes before the space changes with each grant and
 // release, and when record or session are made again. What comes after it changes with each renewal.
 func version(record Heartbeat, recordCreated string, sign renewalSign) string {
-	granted, renewed := strconv.FormatUint(uint64(record), 36), strconv.FormatUint(uint64(sign.heartbeat), 36)
-	return granted + "." + digest(recordCreated, sign.created) + " " + renewed
+	v := strconv.AppendUint(make([]byte, 0, 64), uint64(record), 36)
+	for _, created := range []string{recordCreated, sign.created} {
+		if len(created) > 40 || strings.Contains(created, " ") {
+			created = digest(created)
+		}
+		v = append(v, '.')
+		v = append(v, created...)
+	}
+	v = append(v, ' ')
+	return string(strconv.AppendUint(v, uint64(sign.heartbeat), 36))
 }
 
 // digest returns a short text that stands for long ones.
