@@ -62,7 +62,7 @@ var mutants = []mutant{
 		"	most := m.RenewEvery/8", "of 3 candidates", core("TestASmallFleetHandsOverAtOnce")},
 	{"turns grow without end", "machine_lease.go",
 		"min(time.Millisecond<<min(2*e.passedOver-2, 16), m.RenewEvery/8)",
-		"time.Millisecond<<min(2*e.passedOver-2, 16)", "TestTheLastOfAFleetBid", core("TestTheLastOfAFleetBid")},
+		"time.Millisecond<<min(2*e.passedOver-2, 16)", "a handover to the last of the fleet", core("TestTheLastOfAFleetBid")},
 	{"nobody listens while nobody leads", "machine_calls.go",
 		"		default:\n			if held[",
 		"		case !e.observed.Vacant():\n			if held[", "of 3 candidates", core("TestASmallFleetHandsOverAtOnce")},
