@@ -56,7 +56,11 @@ func allowed(r rune, multiline bool) bool {
 	switch {
 	case multiline && (r == '\n' || r == '\t' || r == '\r'):
 		return true
-	case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+	case unicode.IsControl(r):
+		return false
+	case r <= unicode.MaxASCII: // without the tables: a follower of thousands checks all of their text in each reading
+		return true
+	case unicode.Is(unicode.Bidi_Control, r):
 		return false
 	case !multiline && (unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'):
 		return false

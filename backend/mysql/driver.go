@@ -82,9 +82,10 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 		return a, errEngine
 	}
 	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}
-	a.Items = func(uint64) (items []lease.Item) {
+	a.Items = func(_ uint64, decode relational.Decode) []lease.Item {
+		items := make([]lease.Item, 0, len(rows)-1)
 		for _, row := range rows[1:] {
-			items = append(items, d.item(row))
+			items = append(items, d.item(row, decode))
 		}
 		return items
 	}
@@ -96,9 +97,9 @@ var errEngine = fmt.Errorf("%w: the engine of the table is not InnoDB, and other
 
 // item returns a row of itemSQL. The text of its column version has a hash, which shows whether somebody else
 // than this package has written the row.
-func (d *driver) item(row [][]byte) lease.Item {
+func (d *driver) item(row [][]byte, decode relational.Decode) lease.Item {
 	k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
-	it := lease.Item{Key: k, Version: string(row[3]), Created: string(row[4]), Value: lease.Decode(k.Kind, row[2])}
+	it := lease.Item{Key: k, Version: string(row[3]), Created: string(row[4]), Value: decode(k, row[2])}
 	random, _, _ := strings.Cut(it.Version, "-")
 	it.Edited = it.Version != d.Version(random, k, string(row[2]))
 	it.Age = time.Duration(min(number(row[5]), relational.MaxAge)) * time.Microsecond

@@ -83,9 +83,10 @@ func (d *driver) reading(ctx context.Context, statement string) (relational.Answ
 	if strings.HasSuffix(a.Server, noPlace) {
 		return a, errUnlogged
 	}
-	a.Items = func(backTo uint64) (items []lease.Item) {
+	a.Items = func(backTo uint64, decode relational.Decode) []lease.Item {
+		items := make([]lease.Item, 0, len(rows.Rows))
 		for i := range rows.Rows {
-			items = append(items, item(rows, i, backTo))
+			items = append(items, item(rows, i, backTo, decode))
 		}
 		return items
 	}
@@ -93,9 +94,9 @@ func (d *driver) reading(ctx context.Context, statement string) (relational.Answ
 }
 
 // item returns a row of itemSQL.
-func item(r *pgconn.Result, i int, backTo uint64) lease.Item {
+func item(r *pgconn.Result, i int, backTo uint64, decode relational.Decode) lease.Item {
 	k := lease.Key{Kind: lease.Kind(text(r, i, 0)), Name: text(r, i, 1)}
-	it := lease.Item{Key: k, Version: text(r, i, 3) + "." + text(r, i, 4), Created: text(r, i, 5), Value: lease.Decode(k.Kind, r.Rows[i][2])}
+	it := lease.Item{Key: k, Version: text(r, i, 3) + "." + text(r, i, 4), Created: text(r, i, 5), Value: decode(k, r.Rows[i][2])}
 	it.Edited = it.Version != version(number(r, i, 3)) // the column xmin is of the last writer, whoever that was
 	it.Old, it.Age = number(r, i, 3) < backTo, time.Duration(min(number(r, i, 6), relational.MaxAge))*time.Microsecond
 	return it

@@ -74,8 +74,9 @@ type Answer struct {
 	// transaction. Zero: the server does not number them.
 	Position, Next uint64
 
-	// Items returns the items. Those that a transaction before this one has written are Old.
-	Items func(backTo uint64) []lease.Item
+	// Items returns the items, whose values decode makes of their texts. Those that a transaction before backTo has
+	// written are Old.
+	Items func(backTo uint64, decode Decode) []lease.Item
 }
 
 // A Driver implements lease.Driver, except for Close. Its fields are set before its first call.
@@ -94,6 +95,8 @@ type Driver struct {
 	mu     sync.Mutex
 	now    origin
 	former map[string]time.Time // servers that another has replaced, and when
+
+	values atomic.Pointer[values] // of the last large reading; nil: none
 }
 
 // An origin is what a Driver knows of the server that answers.
@@ -132,8 +135,10 @@ func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 		}
 	}
 	parts := cut(append(rows, meta...))
+	decode, keep := d.decoder(len(keys))
+	defer keep()
 	for i, part := range parts {
-		read, err := d.reading(ctx, func() (Answer, error) {
+		read, err := d.reading(ctx, decode, func() (Answer, error) {
 			return d.Dialect.ReadRows(ctx, part, len(meta) > 0 && i == len(parts)-1)
 		})
 		switch {
@@ -162,12 +167,12 @@ func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 
 // List implements [lease.Driver].
 func (d *Driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
-	return d.reading(ctx, func() (Answer, error) { return d.Dialect.ListRows(ctx, kind, from, limit) })
+	return d.reading(ctx, decodeEach, func() (Answer, error) { return d.Dialect.ListRows(ctx, kind, from, limit) })
 }
 
 // reading returns an answer. The first process that finds a new server gives it an epoch, and reads
 // again.
-func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v lease.View, err error) {
+func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer, error)) (v lease.View, err error) {
 	if _, err := d.Place(ctx); err != nil {
 		return v, d.Fail(err)
 	}
@@ -214,7 +219,7 @@ func (d *Driver) reading(ctx context.Context, read func() (Answer, error)) (v le
 			return v, err
 		}
 		if ok {
-			return lease.View{Items: a.Items(o.backTo), Epoch: o.epoch, WentBack: o.wentBack, Position: position, Records: a.Records}, nil
+			return lease.View{Items: a.Items(o.backTo, decode), Epoch: o.epoch, WentBack: o.wentBack, Position: position, Records: a.Records}, nil
 		}
 	}
 	return v, lease.ErrEpoch

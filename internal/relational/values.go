@@ -1,0 +1,49 @@
+package relational
+
+import (
+	"hash/maphash"
+
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A Decode returns the value of an item with this text; nil if it is invalid.
+type Decode func(k lease.Key, text []byte) lease.Value
+
+func decodeEach(k lease.Key, text []byte) lease.Value { return lease.Decode(k.Kind, text) }
+
+// values are what a large reading has decoded. A follower of thousands reads all of them once for each renewal, and
+// hardly any has changed: to decode them again was half of what it cost.
+type values struct {
+	seed maphash.Seed
+	of   map[lease.Key]value
+}
+
+type value struct {
+	lease.Value
+	hash uint64 // of its text
+}
+
+// largeReading is the number of keys from which values are kept.
+const largeReading = 256
+
+// decoder returns the Decode of a reading of n keys, and what keeps its values for the next one.
+func (d *Driver) decoder(n int) (decode Decode, keep func()) {
+	if n < largeReading {
+		return decodeEach, func() {}
+	}
+	last := d.values.Load()
+	if last == nil {
+		last = &values{seed: maphash.MakeSeed()}
+	}
+	now := &values{last.seed, make(map[lease.Key]value, n)}
+
+	decode = func(k lease.Key, text []byte) lease.Value {
+		v, hash := last.of[k], maphash.Bytes(now.seed, text)
+		if v.Value == nil || v.hash != hash {
+			v = value{decodeEach(k, text), hash}
+		}
+		now.of[k] = v
+		return v.Value
+	}
+	return decode, func() { d.values.Store(now) }
+}
