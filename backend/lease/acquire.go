@@ -34,8 +34,8 @@ type acquiring struct {
 	sent    []Heartbeat // of the record that this call has sent; 0: none
 	late    []bool      // a record that an earlier call has sent may still arrive
 
-	round  int
-	narrow int // the round after the last in which the store has denied a change of several grants; 0: none
+	round int
+	apart bool // the store has denied a change of several grants: each is tried by itself
 }
 
 // A granting is a grant that is to be written.
@@ -124,7 +124,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 			return nil, err
 		}
 	}
-	if again, err = a.grantEach(ctx, v, s, each); err != nil {
+	if again, err = a.write(ctx, v, s, slices.Collect(slices.Chunk(each, 1)), grantChange); err != nil {
 		return nil, err
 	}
 	more, err := a.grantTogether(ctx, v, s, together)
@@ -134,16 +134,28 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 // snapshot returns the elections of some bids as the cache has them, if it shows that all are free. Otherwise,
 // and in later rounds, it reads them.
 func (a *acquiring) snapshot(ctx context.Context, todo []int) (*view, []state, error) {
-	bids, names := make([]backend.Bid, len(todo)), make([]string, len(todo))
-	for n, i := range todo {
-		bids[n], names[n] = a.bids[i], a.bids[i].Election
-	}
 	if a.round == 0 {
-		if v, states, ok := a.b.freeByCache(bids); ok {
+		if v, states, ok := a.freeByCache(todo); ok {
 			return v, states, nil
 		}
 	}
-	return a.b.read(ctx, names)
+	return a.b.read(ctx, namesOf(todo, func(i int) string { return a.bids[i].Election }))
+}
+
+// freeByCache returns the elections of some bids if each would be granted by the cache.
+func (a *acquiring) freeByCache(todo []int) (v *view, states []state, ok bool) {
+	b := a.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v, states = b.cachedView(), make([]state, len(todo))
+	for n, i := range todo {
+		s, expected := &states[n], a.bids[i].Expected
+		read := b.loadCached(v, a.bids[i].Election, s)
+		if !read || !s.Vacant() || s.ObserveFor != 0 || !s.Unchanged(expected) {
+			return nil, nil, false
+		}
+	}
+	return v, states, true
 }
 
 // wasGranted reports whether an earlier attempt of this call was granted, though its answer said otherwise: a copy of
@@ -180,26 +192,14 @@ func (a *acquiring) refuse(ctx context.Context, i int, st *state) {
 	}
 }
 
-// grantEach writes grants that depend on nothing but their own election, each by a change of its own.
-func (a *acquiring) grantEach(ctx context.Context, v *view, s *session, each []granting) (again []int, err error) {
-	if len(each) == 0 {
-		return nil, nil
-	}
-	parts := slices.Collect(slices.Chunk(each, 1))
-	changes := make([]Change, len(parts))
-	for n, part := range parts {
-		changes[n] = grantChange(part)
-	}
-	return a.write(ctx, v, s, parts, changes)
-}
-
 // grantTogether writes grants that change the meta item, one change after the other: each needs the meta
 // item as the one before has left it.
 func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest []granting) (again []int, err error) {
 	ever, fresh := v.deletions()
 	for len(rest) > 0 {
 		part := a.nextPart(&rest)
-		refused, err := a.write(ctx, v, s, [][]granting{part}, []Change{a.b.grantWithMeta(v, part)})
+		withMeta := func(part []granting) Change { return a.b.grantWithMeta(v, part) }
+		refused, err := a.write(ctx, v, s, [][]granting{part}, withMeta)
 		if err != nil {
 			return nil, err
 		}
@@ -222,16 +222,16 @@ func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest
 	return again, nil
 }
 
-// nextPart takes as many grants as fit into one change beside the meta item. After one was denied it takes a quarter
-// in each round, and in the last round one, so that rights that are missing for one election do not affect the others.
+// nextPart takes as many grants as fit into one change beside the meta item. After one was denied it takes
+// one, so that rights that are missing for one election do not affect the others.
 func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
-	room := max(2, (a.b.limits.Batch-1)>>(2*a.narrow))
+	room := a.b.limits.Batch - 1
 	for _, g := range *rest {
 		room--
 		if g.checksSession() {
 			room--
 		}
-		if part != nil && (room < 0 || a.narrow == rounds-1) {
+		if part != nil && (room < 0 || a.apart) {
 			break
 		}
 		part = append(part, g)
@@ -241,10 +241,17 @@ func (a *acquiring) nextPart(rest *[]granting) (part []granting) {
 }
 
 // write writes grants, a part by each change, answers those that were applied, and returns the others.
-func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]granting, changes []Change) (again []int, err error) {
+func (a *acquiring) write(
+	ctx context.Context, v *view, s *session, parts [][]granting, change func([]granting) Change,
+) (again []int, err error) {
+	if len(parts) == 0 {
+		return nil, nil
+	}
 	b := a.b
+	var changes []Change
 	var pending []*Record
 	for _, part := range parts {
+		changes = append(changes, change(part))
 		for _, g := range part {
 			pending = append(pending, g.record)
 			a.sent[g.bid] = g.record.Heartbeat
@@ -269,11 +276,11 @@ func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]gr
 				held := b.markHeld(g.record, r.Items[k])
 				a.answers[g.bid] = held.answer(g.record.Election, a.bids[g.bid].TTL, s)
 			}
-		case r.Outcome == backend.Refused:
-			again = append(again, bidsOf(part)...)
-		case len(part) > 1 && errors.Is(r.Err, backend.ErrDenied): // rights may be missing for some of them only
-			again = append(again, bidsOf(part)...)
-			a.narrow = max(a.narrow, a.round+1)
+		case r.Outcome == backend.Refused, len(part) > 1 && errors.Is(r.Err, backend.ErrDenied):
+			for _, g := range part {
+				again = append(again, g.bid)
+			}
+			a.apart = a.apart || r.Err != nil // rights may be missing for some of them only
 		case err == nil:
 			for _, g := range part {
 				a.answers[g.bid].Err = b.fail(about("acquire", len(part), g.record.Election), r.Err)
@@ -281,14 +288,6 @@ func (a *acquiring) write(ctx context.Context, v *view, s *session, parts [][]gr
 		}
 	}
 	return again, err
-}
-
-func bidsOf(part []granting) []int {
-	bids := make([]int, len(part))
-	for n, g := range part {
-		bids[n] = g.bid
-	}
-	return bids
 }
 
 // newGrant returns the record of a grant.

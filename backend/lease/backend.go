@@ -25,7 +25,7 @@ type Backend struct {
 	session    *session           // nil: none
 	member     Session            // as it was announced last; only the fields of a member
 	held       map[string]*grant  // elections that this process may hold; a nil value: its grant was not confirmed
-	known      map[string]reading // elections that this process has read, but for those whose last known term is that of its grant
+	known      map[string]reading // elections that this process has read or was granted
 	forgetAt   int                // number of elections and cached items at which those of the past are forgotten
 	longestTTL time.Duration      // the greatest TTL that was granted, as far as this process knows
 	epoch      string             // the last that this process has read

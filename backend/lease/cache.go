@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"maps"
 	"strings"
 	"time"
 
@@ -27,12 +26,11 @@ type cache struct {
 	untold uint64
 
 	observed int // how often Observe has answered by the cache since the last reading
-	idle     int // sessions that no record names, at most
 }
 
 const (
 	maxObserved = 16  // how often in a row Observe answers by the cache
-	maxIdle     = 500 // of the sessions that no record names: those of candidates, who may lead next
+	maxTold     = 500 // sessions that no record names, more or less: those of candidates, who may lead next
 )
 
 // clear forgets everything.
@@ -44,14 +42,6 @@ func (c *cache) clear() {
 // clearItems forgets items, so that the next reading sets the position.
 func (c *cache) clearItems() {
 	c.items, c.position, c.at, c.added = map[Key]Item{}, 0, time.Time{}, c.begun
-}
-
-// refresh keeps what a reading has brought of items that are remembered already. It removes the others from v.
-func (c *cache) refresh(v *view, now time.Time) {
-	maps.DeleteFunc(v.items, func(k Key, _ Item) bool { return c.items[k].Version == "" })
-	if len(v.items) > 0 {
-		c.addRead(v, now)
-	}
 }
 
 // addRead keeps what a reading has brought. It keeps nothing of one that began before the last that was added, and
@@ -103,25 +93,20 @@ func (c *cache) add(it Item) {
 	c.items[it.Key] = it
 }
 
-// dropSessions removes sessions that no record in the cache names, but for some whose changes the store tells.
-func (c *cache) dropSessions(spare int) {
-	named := make(map[Key]bool)
-	for _, it := range c.items {
-		if key, ok := sessionOf(&it); ok {
-			named[key] = true
+// needed returns what the cache has but for sessions that no record in it names. Those are of processes that
+// may lead next, or that have ended.
+func (c *cache) needed() map[Key]Item {
+	items := make(map[Key]Item)
+	for key, it := range c.items {
+		if key.Kind != Records {
+			continue
+		}
+		items[key] = it
+		if session, ok := sessionOf(&it); ok && c.items[session].Version != "" {
+			items[session] = c.items[session]
 		}
 	}
-	c.idle = 0
-	maps.DeleteFunc(c.items, func(k Key, it Item) bool {
-		if k.Kind != Sessions || named[k] {
-			return false
-		}
-		if it.Order == 0 || it.Version == "" || c.idle >= spare {
-			return true
-		}
-		c.idle++
-		return false
-	})
+	return items
 }
 
 // cachedView begins an answer by the cache. The caller holds b.mu.
@@ -170,20 +155,6 @@ func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease,
 	}
 	b.cache.observed++
 	return changed, true
-}
-
-// freeByCache returns the elections of a few bids if each would be granted by the cache.
-func (b *Backend) freeByCache(bids []backend.Bid) (v *view, states []state, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v, states = b.cachedView(), make([]state, len(bids))
-	for i := range bids {
-		s := &states[i]
-		if !b.loadCached(v, bids[i].Election, s) || !s.Vacant() || s.ObserveFor != 0 || !s.Unchanged(bids[i].Expected) {
-			return nil, nil, false
-		}
-	}
-	return v, states, true
 }
 
 // changedBeyondRenewal is Differs, except that it ignores renewals.

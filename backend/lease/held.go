@@ -67,7 +67,7 @@ func (b *Backend) forget(election string, term uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g := b.held[election]; term == 0 || g != nil && g.record.term == term {
-		b.known[election] = reading{b.seenTerm(election), b.limits.Now().Unix()}
+		b.noteTerm(election, 0)
 		delete(b.held, election)
 	}
 }
@@ -78,12 +78,7 @@ func (b *Backend) markHeld(r *Record, it Item) *grant {
 	defer b.mu.Unlock()
 	g := &grant{record: pack(r), version: it.Version, created: it.Created}
 	b.held[r.Election] = g
-	if b.known[r.Election].term <= r.Term { // otherwise a later one was read before this answer came
-		delete(b.known, r.Election)
-	}
-	if len(b.known) == 0 {
-		b.known = map[string]reading{} // an empty map keeps the memory of thousands
-	}
+	b.noteTerm(r.Election, r.Term)
 	delete(b.cache.items, Key{Records, r.Election})
 	return g
 }

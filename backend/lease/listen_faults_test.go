@@ -2,7 +2,6 @@ package lease_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,46 +130,6 @@ func TestObserveGoesNeverBack(t *testing.T) {
 			}
 		}
 		w.want(older == 0, "Observe has answered %d times with an older term than before", older)
-	})
-}
-
-// stale is a driver without listener and order, whose readings can be late.
-type stale struct {
-	lease.Driver
-	late chan struct{} // the next reading is answered when it is closed
-}
-
-func (d *stale) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	v, err := d.Driver.Read(ctx, keys)
-	for i := range v.Items {
-		v.Items[i].Order = 0
-	}
-	v.Position = 0
-	if late := d.late; late != nil {
-		d.late = nil
-		<-late
-	}
-	return v, err
-}
-
-// A store without Order. A slow reading ends after a newer one.
-func TestWithoutOrderASlowReadingIsNoNews(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.start("a"), w.start("b")
-		d := &stale{Driver: w.store.Driver(), late: make(chan struct{})}
-		b.b = lease.New(d)
-		l := a.leads("jobs")
-		late := d.late
-		go b.b.List(w.Context(), "", 10)
-		synctest.Wait()
-		a.renews(l)
-		a.releases(l)
-		m := a.leads("jobs")
-		seen := b.sees("jobs")
-		close(late)
-		synctest.Wait()
-		got, err := b.b.Observe(w.Context(), []backend.Lease{seen})
-		w.want(err == nil && !slices.ContainsFunc(got, func(l backend.Lease) bool { return l.Term < m.Term }), "Observe answers with an older term than the one that was seen, without a reading: %v", got)
 	})
 }
 

@@ -18,7 +18,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	if changed, ok := b.changedByCache(seen); ok {
 		return changed, nil
 	}
-	_, states, err := b.readBy(ctx, b.readAnnouncing, namesOf(seen))
+	_, states, err := b.readBy(ctx, b.readAnnouncing, namesOf(seen, electionOf))
 	if err != nil {
 		return nil, b.fail(about("observe", len(seen), seen[0].Election), err)
 	}
@@ -30,10 +30,13 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, nil
 }
 
-func namesOf(leases []backend.Lease) []string {
-	names := make([]string, len(leases))
-	for i := range leases {
-		names[i] = leases[i].Election
+func electionOf(l backend.Lease) string { return l.Election }
+
+// namesOf returns the elections of the items of a call.
+func namesOf[T any](items []T, election func(T) string) []string {
+	names := make([]string, len(items))
+	for i := range items {
+		names[i] = election(items[i])
 	}
 	return names
 }
@@ -55,7 +58,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	position, known, ok := b.startListening(seen)
 	if !ok {
-		_, states, err := b.read(ctx, namesOf(seen))
+		_, states, err := b.read(ctx, namesOf(seen, electionOf))
 		if err != nil {
 			return err
 		}
@@ -106,8 +109,7 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 		c.clearItems() // the reading that follows sets the position; it may read fewer
 		return 0, nil, false
 	}
-	c.dropSessions(maxIdle)
-	return c.position, slices.Collect(maps.Values(c.items)), true
+	return c.position, slices.Collect(maps.Values(c.needed())), true
 }
 
 // hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of an
@@ -131,13 +133,10 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 		case it.Kind == Records:
 			delete(b.cache.items, it.Key) // nobody listens to it, and it is no longer as it was read
 			continue
-		case it.Kind != Sessions:
-			continue
-		case !cached && it.Key != holder:
-			if it.Order == 0 || b.cache.idle >= maxIdle {
-				continue
-			}
-			b.cache.idle++
+		case it.Kind != Sessions, !cached && it.Key != holder && it.Order == 0:
+			continue // the store may never tell of such a session again
+		case !cached && it.Key != holder && len(b.cache.items) >= b.forgetAt+maxTold:
+			continue // a store may have any number of sessions
 		}
 		b.cache.add(it)
 	}
@@ -152,7 +151,6 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	}
 
 	for len(list) < limit {
-		_, number := b.beginReading(nil)
 		want := limit - len(list)
 		page, err := b.driver.List(ctx, Records, from, want)
 		if err != nil {
@@ -167,7 +165,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 			}
 		}
 		if names != nil {
-			records, err := b.listed(ctx, number, &page, names)
+			records, err := b.listed(ctx, &page, names)
 			if err != nil {
 				return nil, b.fail("list", err)
 			}
@@ -181,15 +179,11 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 }
 
 // listed returns the elections of a page of a listing, without those whose records are invalid.
-func (b *Backend) listed(ctx context.Context, number uint64, page *View, names []string) (list []backend.Record, err error) {
-	v, states, err := b.complete(ctx, number, page, names)
+func (b *Backend) listed(ctx context.Context, page *View, names []string) (list []backend.Record, err error) {
+	_, states, err := b.complete(ctx, page, names)
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	b.cache.refresh(v, b.limits.Now())
-	b.mu.Unlock()
-
 	for i := range states {
 		s := &states[i]
 		if s.record == nil {

@@ -63,13 +63,14 @@ func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) 
 	if err != nil {
 		return nil, nil, err
 	}
-	v, states, err := b.complete(ctx, number, &got, names)
+	v, states, err := b.complete(ctx, &got, names)
 	if err != nil {
 		return nil, nil, err
 	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	v.number = number
 	b.noteReading(v, states)
 	return v, states, nil
 }
@@ -96,8 +97,8 @@ func (b *Backend) beginReading(names []string) (keys []Key, number uint64) {
 // complete reads what is needed besides a reading or listing of records to tell whether the
 // elections are free: the sessions of their holders and the meta item, unless they are among it.
 // Each is read after the record that makes it necessary: "Readings" in doc.go says why.
-func (b *Backend) complete(ctx context.Context, number uint64, got *View, names []string) (*view, []state, error) {
-	v := &view{place: got.place(), position: got.Position, nonce: b.owner.Nonce(), number: number, items: make(map[Key]Item, len(got.Items))}
+func (b *Backend) complete(ctx context.Context, got *View, names []string) (*view, []state, error) {
+	v := &view{place: got.place(), position: got.Position, nonce: b.owner.Nonce(), items: make(map[Key]Item, len(got.Items))}
 	v.note(got)
 
 	states, more := b.begin(v, names)
@@ -198,7 +199,7 @@ func (b *Backend) classify(v *view, s *state) {
 	r, _ := s.item.Value.(*Record)
 	s.record = r
 	s.missing = s.item.Version == ""
-	s.seen = b.seenTerm(s.Election)
+	s.seen = b.known[s.Election].term
 	s.valid = r != nil && r.Term != 0 && !s.item.Edited && r.Election == s.Election
 
 	s.suspect = !s.valid || s.item.Old || r.Epoch != v.epoch || r.Term < s.seen

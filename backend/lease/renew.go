@@ -230,9 +230,5 @@ func (r *renewing) rewritten(i int, st *state, s *session) *Record {
 }
 
 func (r *renewing) names(part []int) []string {
-	names := make([]string, len(part))
-	for n, i := range part {
-		names[n] = r.held[i].Election
-	}
-	return names
+	return namesOf(part, func(i int) string { return r.held[i].Election })
 }

@@ -38,16 +38,12 @@ func (v *view) lostTerms() bool {
 // A reading is what is remembered of an election when it has been read.
 type reading struct {
 	term uint64 // the greatest of its unedited records; 1: only edited or invalid ones were read; 0: none was ever read
-	at   int64  // of the last reading or grant, in seconds
+	at   int64  // of the last reading, grant or release, in seconds
 }
 
-// seenTerm returns the greatest term of an election that this process remembers: see reading. The caller holds b.mu.
-func (b *Backend) seenTerm(election string) uint64 {
-	term := b.known[election].term
-	if g := b.held[election]; g != nil {
-		term = max(term, g.record.term)
-	}
-	return term
+// noteTerm remembers that an election was read or granted in a term. The caller holds b.mu.
+func (b *Backend) noteTerm(election string, term uint64) {
+	b.known[election] = reading{max(b.known[election].term, term), b.limits.Now().Unix()}
 }
 
 // unreadFor is after what time without a reading an election is forgotten, as if this process had started since.
@@ -59,8 +55,7 @@ const unreadFor = int64(time.Hour / time.Second)
 func (b *Backend) noteReading(v *view, states []state) {
 	now := b.limits.Now()
 	for i := range states {
-		s := &states[i]
-		b.known[s.Election] = reading{max(b.known[s.Election].term, s.knownTerm()), now.Unix()}
+		b.noteTerm(states[i].Election, states[i].knownTerm())
 	}
 	b.cache.addRead(v, now)
 	if len(b.known)+len(b.cache.items) < b.forgetAt {
@@ -73,7 +68,7 @@ func (b *Backend) noteReading(v *view, states []state) {
 			delete(b.cache.items, Key{Records, name})
 		}
 	}
-	b.cache.dropSessions(0)
+	b.cache.items = b.cache.needed()
 	b.forgetAt = 64 + 2*(len(b.known)+len(b.cache.items))
 }
 
