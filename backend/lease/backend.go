@@ -125,3 +125,45 @@ const rounds = 5
 
 // errBusy is the error of a call after so many rounds.
 var errBusy = fmt.Errorf("%w: other processes kept changing the same items", backend.ErrUnavailable)
+
+// change reads the elections of items, unless v and states have them, makes the changes that plan returns,
+// each of which is of some items, and calls done for the items of those that were granted. It does so again
+// with the items of the others.
+func change[T any](ctx context.Context, b *Backend, items []T, v *view, states []state, name func(T) string,
+	plan func(*view, []state, []T) (changes []Change, of [][]T), done func(T)) error {
+	for range rounds {
+		if states == nil {
+			var err error
+			if v, states, err = b.read(ctx, namesOf(items, name)); err != nil {
+				return err
+			}
+		}
+		changes, of := plan(v, states, items)
+		if changes == nil {
+			return nil
+		}
+
+		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
+		states, items = nil, nil
+		var failed []error
+		for n, part := range of {
+			switch r := w.result(n); {
+			case r.Outcome == backend.Granted:
+				for _, item := range part {
+					done(item)
+				}
+			case r.Outcome == backend.Refused, errors.Is(errors.Join(err, r.Err), ErrEpoch):
+				items = append(items, part...)
+			case err == nil:
+				failed = append(failed, r.Err)
+			}
+		}
+		if errors.Is(err, ErrEpoch) {
+			err = nil
+		}
+		if err = backend.Join(append(failed, err)...); err != nil || items == nil {
+			return err
+		}
+	}
+	return errBusy
+}

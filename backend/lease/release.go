@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -25,46 +24,10 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 
 // release ends leases, and stops bids that may still be on their way.
 func (b *Backend) release(ctx context.Context, held []backend.Held) error {
-	v, states, remembered := b.rememberedGrants(held)
-	for range rounds {
-		if !remembered {
-			names := make([]string, len(held))
-			for n := range held {
-				names[n] = held[n].Election
-			}
-			var err error
-			if v, states, err = b.read(ctx, names); err != nil {
-				return err
-			}
-		}
-		remembered = false
-		changes, todo := b.planRelease(v, states, held)
-		if changes == nil {
-			return nil
-		}
-		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
-		var again []backend.Held
-		var failed []error
-		for n, ended := range todo {
-			switch r := w.result(n); {
-			case r.Outcome == backend.Granted:
-				for _, h := range ended {
-					b.forget(h.Election, 0)
-				}
-			case r.Outcome == backend.Refused, errors.Is(errors.Join(err, r.Err), ErrEpoch):
-				again = append(again, ended...)
-			case err == nil:
-				failed = append(failed, r.Err)
-			}
-		}
-		if failure := backend.Join(failed...); err != nil && !errors.Is(err, ErrEpoch) || failure != nil {
-			return backend.Join(err, failure)
-		}
-		if held = again; len(held) == 0 {
-			return nil
-		}
-	}
-	return errBusy
+	v, states := b.rememberedGrants(held)
+	name := func(h backend.Held) string { return h.Election }
+	done := func(h backend.Held) { b.forget(h.Election, 0) }
+	return change(ctx, b, held, v, states, name, b.planRelease, done)
 }
 
 // planRelease returns the changes that end leases, and for each change the leases that it ends.
@@ -115,51 +78,32 @@ func (b *Backend) vacated(v *view, st *state, how backend.End) *Record {
 	return r
 }
 
-// rememberedGrants returns the leases to release as they were granted, if all of them are
-// remembered with the terms that are to end.
-func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state, ok bool) {
+// rememberedGrants returns the leases to release as they were granted, or were read before they were adopted.
+// states is nil unless all of them are remembered with the terms that are to end.
+func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v = b.cachedView()
-	s := b.session
-	if s == nil {
-		return b.adoptedGrants(v, held)
-	}
-	if s.place != v.place {
-		return nil, nil, false // the grants may be from before the store went back
-	}
-
-	session := s.item
-	session.Value = &s.value
-	v.items[b.sessionKey()] = session
-	states = make([]state, len(held))
+	v, states = b.cachedView(), make([]state, len(held))
+	own := b.session
 	for i, h := range held {
-		g := b.held[h.Election]
-		if g == nil || g.record.term != h.Term || !g.asGranted() || g.record.session() != s.value.Generation {
-			return nil, nil, false
-		}
-		st := &states[i]
-		st.Election, st.item = h.Election, g.item(h.Election)
-		r := g.record.record(h.Election)
-		st.item.Value, st.item.Remembered = &r, true
-		b.derive(v, st)
-		if st.suspect {
-			return nil, nil, false
-		}
-	}
-	return v, states, true
-}
+		st, g := &states[i], b.held[h.Election]
+		switch {
+		case g == nil:
+			b.loadCached(v, h.Election, st)
+		case own != nil && own.place == v.place && g.asGranted() && g.record.session() == own.value.Generation:
+			session, r := own.item, g.record.record(h.Election)
+			session.Value = &own.value
+			v.items[b.sessionKey()] = session
 
-// adoptedGrants is rememberedGrants of a process that has adopted them, and has read them before. The caller
-// holds b.mu.
-func (b *Backend) adoptedGrants(v *view, held []backend.Held) (_ *view, states []state, ok bool) {
-	states = make([]state, len(held))
-	for i, h := range held {
-		if s := &states[i]; h.Term == 0 || !b.loadCached(v, h.Election, s) || !s.heldBy(v.nonce) || s.Term != h.Term {
-			return nil, nil, false
+			st.Election, st.item = h.Election, g.item(h.Election)
+			st.item.Value, st.item.Remembered = &r, true
+			b.derive(v, st)
+		}
+		if h.Term == 0 || st.Term != h.Term || !st.heldBy(v.nonce) || st.suspect {
+			return nil, nil // perhaps the grant is from before the store went back
 		}
 	}
-	return v, states, true
+	return v, states
 }
 
 // Adopt implements [backend.Adopter]. The leases count as granted to this process, so that releasing

@@ -19,29 +19,18 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 
 func (b *Backend) request(ctx context.Context, requests []backend.Request) error {
 	var stale []error
-	for range rounds {
-		names := make([]string, len(requests))
-		for n, q := range requests {
-			names[n] = q.Election
-		}
-		v, states, err := b.read(ctx, names)
-		if err != nil {
-			return backend.Join(append(stale, err)...)
-		}
-
-		var changes []Change
-		var todo, again []backend.Request
-		for n, q := range requests {
+	plan := func(_ *view, states []state, asked []backend.Request) (changes []Change, todo [][]backend.Request) {
+		for n, q := range asked {
 			st := &states[n]
-			sameElection := func(before backend.Request) bool { return before.Election == q.Election }
-			if slices.ContainsFunc(todo, sameElection) {
-				again = append(again, q)
-				continue
-			}
 			if q.Term == 0 || st.Term != q.Term {
 				stale = append(stale, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, st.Term, q.Term, backend.ErrStale))
 				continue
 			}
+			replaced := func(by backend.Request) bool { return by.Election == q.Election && by.Term == q.Term }
+			if slices.ContainsFunc(asked[n+1:], replaced) {
+				continue
+			}
+
 			r := *st.record
 			r.Request = nil
 			if q.Kind != "" {
@@ -51,27 +40,11 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) error
 				r.Election, r.Epoch, r.Session = q.Election, "", ""
 			}
 			changes = append(changes, Change{Put: []Put{{st.item, &r}}, Notify: true})
-			todo = append(todo, q)
+			todo = append(todo, []backend.Request{q})
 		}
-		if changes == nil {
-			return backend.Join(stale...)
-		}
-
-		w, err := b.driver.Write(ctx, v.epoch, v.wentBack, changes, nil)
-		for n, q := range todo {
-			switch r := w.result(n); {
-			case r.Outcome == backend.Refused:
-				again = append(again, q)
-			case r.Outcome == backend.Unknown && err == nil:
-				err = r.Err
-			}
-		}
-		if err != nil {
-			return backend.Join(append(stale, err)...)
-		}
-		if requests = again; requests == nil {
-			return backend.Join(stale...)
-		}
+		return changes, todo
 	}
-	return backend.Join(append(stale, errBusy)...)
+	name := func(q backend.Request) string { return q.Election }
+	err := change(ctx, b, requests, nil, nil, name, plan, func(backend.Request) {})
+	return backend.Join(append(stale, err)...)
 }
