@@ -116,13 +116,13 @@ func (s *Span) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Encode returns a value as JSON.
-func Encode(v Value) string {
+// Encode returns a value as JSON, or what has values.
+func Encode(v any) string {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false) // people read it
 	if err := e.Encode(v); err != nil {
-		panic(err) // cannot happen: the types of this package can be encoded
+		panic(err) // cannot happen: the types of this package, and of drivers, can be encoded
 	}
 	return string(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
 }
