@@ -31,8 +31,7 @@ type acquiring struct {
 	b       *Backend
 	bids    []backend.Bid
 	answers []backend.Answer
-	sent    []Heartbeat // of the record that this call has sent; 0: none
-	late    []bool      // a record that an earlier call has sent may still arrive
+	late    []bool // a record that an earlier call has sent may still arrive
 
 	round int
 	apart bool // the store has denied a change of several grants: each is tried by itself
@@ -50,7 +49,6 @@ func (b *Backend) newAcquiring(bids []backend.Bid) *acquiring {
 		b:       b,
 		bids:    bids,
 		answers: make([]backend.Answer, len(bids)),
-		sent:    make([]Heartbeat, len(bids)),
 		late:    make([]bool, len(bids)),
 	}
 	b.mu.Lock()
@@ -96,12 +94,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 	var each, together []granting // the latter change the meta item, too
 	for n, i := range todo {
 		st := &states[n]
-		switch {
-		case a.wasGranted(i, st):
-			held := a.b.markHeld(st.record, st.item)
-			a.answers[i] = held.answer(st.Election, a.bids[i].TTL, s)
-			continue
-		case !a.mayBeGranted(i, st):
+		if !a.mayBeGranted(i, st) {
 			a.refuse(ctx, i, st)
 			continue
 		}
@@ -156,13 +149,6 @@ func (a *acquiring) freeByCache(todo []int) (v *view, states []state, ok bool) {
 		}
 	}
 	return v, states, true
-}
-
-// wasGranted reports whether an earlier attempt of this call was granted, though its answer said otherwise: a copy of
-// the request came first.
-func (a *acquiring) wasGranted(i int, st *state) bool {
-	h := a.sent[i]
-	return h != 0 && !st.suspect && st.heldBy(a.b.owner.Nonce()) && st.record.Heartbeat == h
 }
 
 // mayBeGranted reports whether the lease is as the bid expects it. What is this process's own need not be.
@@ -254,7 +240,6 @@ func (a *acquiring) write(
 		changes = append(changes, change(part))
 		for _, g := range part {
 			pending = append(pending, g.record)
-			a.sent[g.bid] = g.record.Heartbeat
 		}
 	}
 	b.markPending(pending)

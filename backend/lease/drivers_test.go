@@ -184,14 +184,6 @@ func (d notifier) Listen(ctx context.Context, _ uint64, known []lease.Item, on f
 	})
 }
 
-// doubling sends each write twice and answers the second.
-type doubling struct{ lease.Driver }
-
-func (d doubling) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	d.Driver.Write(ctx, epoch, wentBack, changes, nil)
-	return d.Driver.Write(ctx, epoch, wentBack, changes, verify)
-}
-
 // afterwards verifies after a while.
 type afterwards struct{ lease.Driver }
 
@@ -204,35 +196,6 @@ func (d afterwards) Write(ctx context.Context, epoch string, wentBack int, chang
 	w2, err := d.Driver.Write(ctx, epoch, wentBack, nil, verify)
 	w.Stale = w2.Stale
 	return w, err
-}
-
-// Each write is also sent to another server, and only the second copy's answer comes back.
-func TestWritesThatAlwaysComeTwice(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.start("a")
-		a.b = lease.New(doubling{w.store.Driver()})
-		l := a.leads("jobs")
-		for range 3 {
-			answers, err := a.b.Renew(w.Context(), []backend.Held{l.Held()})
-			w.want(err == nil && answers[0].Outcome == backend.Granted, "a renewal: %v, %v", answers[0].Outcome, err)
-		}
-	})
-	inWorld(t, func(w *world) {
-		b := w.start("b")
-		b.b = lease.New(doubling{w.store.Driver()})
-		var expected []backend.Lease
-		for _, name := range longNames(300, 10) {
-			expected = append(expected, b.sees(name))
-		}
-		answers, err := b.bids(expected...)
-		n := 0
-		for _, a := range answers {
-			if a.Outcome == backend.Granted {
-				n++
-			}
-		}
-		w.want(err == nil && n == 300, "%d of 300 new elections are granted: %v", n, err)
-	})
 }
 
 // The suite over drivers of other kinds.

@@ -113,45 +113,29 @@ func (b *Backend) writeSession(
 	case s.item.Version == "": // it was to be made, and somebody else has made it
 		return false, nil, nil
 	}
-	return b.rereadSession(ctx, s, &next, c.Check, verify)
+	return false, nil, b.rereadSession(ctx, s)
 }
 
-// rereadSession finds out why the store has refused to write next over s, and returns what writeSession does.
-func (b *Backend) rereadSession(
-	ctx context.Context, s *session, next *Session, checked, verify []Item,
-) (written bool, stale []int, err error) {
+// rereadSession reads the session after the store has refused to write over s. It may go on from s: a renewal whose answer
+// was lost is not trusted, but the next one follows it. Or one of the records has changed, or a restored store that was
+// not noticed counts versions anew: all are read before the next renewal.
+func (b *Backend) rereadSession(ctx context.Context, s *session) error {
 	got, err := b.driver.Read(ctx, []Key{s.item.Key})
 	if err != nil {
-		return false, nil, err
+		return err
 	}
 	it := got.Items[0]
 	v, valid := it.Value.(*Session)
-	if !valid || it.Edited || it.Created != s.item.Created || v.Nonce != next.Nonce || v.Generation != next.Generation {
+	if !valid || it.Edited || it.Created != s.item.Created || v.Nonce != s.value.Nonce || v.Generation != s.value.Generation {
 		b.setSession(nil)
-		return false, nil, nil
+		return nil
 	}
 
-	// A renewal whose answer was lost is not trusted, but the next one follows it.
 	b.setSession(&session{place: got.place(), item: it, value: *v})
-	if it.Version == s.item.Version {
-		for _, record := range checked {
-			b.invalidate(record.Name)
-		}
-		return false, nil, nil // one of these records has changed
+	for _, election := range b.Held() {
+		b.invalidate(election)
 	}
-	SetWrite(next, v.Write)
-	if Encode(v) != Encode(next) {
-		for _, election := range b.Held() { // a restored store that was not noticed may count their versions anew, too
-			b.invalidate(election)
-		}
-		return false, nil, nil
-	}
-
-	// A copy of this very request came first. Nobody has compared the records after it.
-	for n := range verify {
-		stale = append(stale, n)
-	}
-	return true, stale, nil
+	return nil
 }
 
 // errUnknown is the error of a change without an outcome and without a reason.
