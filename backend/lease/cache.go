@@ -24,14 +24,10 @@ type cache struct {
 
 	// Readings up to this one may lack a change of which Listen has only said that there is one.
 	untold uint64
-
-	observed int // how often Observe has answered by the cache since the last reading
 }
 
-const (
-	maxObserved = 16  // how often in a row Observe answers by the cache
-	maxTold     = 500 // sessions that no record names, more or less: those of candidates, who may lead next
-)
+// maxTold is how many sessions that no record names are kept, more or less: those of candidates, who may lead next.
+const maxTold = 500
 
 // clear forgets everything.
 func (c *cache) clear() {
@@ -56,7 +52,7 @@ func (c *cache) addRead(v *view, now time.Time) {
 		return
 	}
 
-	c.added, c.observed = v.number, 0
+	c.added = v.number
 	if c.place != v.place {
 		c.clear()
 		c.place = v.place
@@ -134,7 +130,7 @@ func (b *Backend) loadCached(v *view, election string, s *state) (ok bool) {
 func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.cache.observed >= maxObserved || b.cache.added <= b.cache.untold {
+	if b.cache.added <= b.cache.untold {
 		return nil, false
 	}
 	var s state // one for all: there may be thousands
@@ -153,7 +149,6 @@ func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease,
 		}
 		changed = append(changed, s.Lease)
 	}
-	b.cache.observed++
 	return changed, true
 }
 
