@@ -68,8 +68,8 @@ func (b *Backend) Guarantees() backend.Guarantees {
 // closeLimit bounds the calls to the store that Close makes.
 const closeLimit = 500 * time.Millisecond
 
-// Close deletes the session. If leases may be held it stays, as that of no member, so that no
-// challenger begins its watch anew. Then Close closes the driver.
+// Close deletes the session. If leases may be held it stays, so that no challenger begins its watch anew.
+// Then Close closes the driver.
 func (b *Backend) Close() error {
 	if !b.owner.Close() {
 		return nil

@@ -149,7 +149,7 @@ func (w *Written) result(i int) Result {
 	return Result{Err: errUnknown}
 }
 
-// leave deletes the session, or makes it that of no member if leases may be held.
+// leave deletes the session, unless leases may be held.
 func (b *Backend) leave(ctx context.Context) {
 	unlock, err := b.lockSession(ctx)
 	if err != nil {
@@ -159,14 +159,7 @@ func (b *Backend) leave(ctx context.Context) {
 	b.mu.Lock()
 	s, holding := b.session, len(b.held) > 0
 	b.mu.Unlock()
-	if s == nil {
-		return
+	if s != nil && !holding {
+		b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{Over: s.item}}}}, nil)
 	}
-	put := Put{Over: s.item}
-	if holding {
-		next := s.value
-		next.TTL = 0
-		put.Value = &next
-	}
-	b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{put}}}, nil)
 }
