@@ -26,7 +26,8 @@ type cache struct {
 	untold uint64
 }
 
-// maxTold is how many sessions that no record names are kept, more or less: those of candidates, who may lead next.
+// maxTold is how many sessions that no record names are kept, more or less: those of candidates, who may
+// lead next.
 const maxTold = 500
 
 // clear forgets everything.

@@ -30,8 +30,8 @@ var (
 //   - Age and Leadership.To are hints for people. The protocol has one time for all leases of a
 //     process, and an announcement counts, too.
 //   - Observe may answer by what Listen has told, if all leases that are asked for have changed. So an
-//     answer may be older than the call, but not older than what the caller was told, but by List, and may combine
-//     a record with a later heartbeat of its session. That a lease is unchanged must be true at the
+//     answer may be older than the call, but not older than what the caller was told, but by List, and may
+//     combine a record with a later heartbeat of its session. That a lease is unchanged must be true at the
 //     call, and nothing is granted by what was never so.
 //   - Listen need not return for renewals (Guarantees.Poll), and may return without a reason.
 //   - Members may list a process that has not announced itself for two TTLs, and leaves out one that

@@ -98,7 +98,12 @@ func (b *Backend) beginReading(names []string) (keys []Key, number uint64) {
 // elections are free: the sessions of their holders and the meta item, unless they are among it.
 // Each is read after the record that makes it necessary: "Readings" in doc.go says why.
 func (b *Backend) complete(ctx context.Context, got *View, names []string) (*view, []state, error) {
-	v := &view{place: got.place(), position: got.Position, nonce: b.owner.Nonce(), items: make(map[Key]Item, len(got.Items))}
+	v := &view{
+		place:    got.place(),
+		position: got.Position,
+		nonce:    b.owner.Nonce(),
+		items:    make(map[Key]Item, len(got.Items)),
+	}
 	v.note(got)
 
 	states, more := b.begin(v, names)

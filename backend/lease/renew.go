@@ -171,7 +171,8 @@ func (r *renewing) rewrite(ctx context.Context, part []int) error {
 			return err
 		}
 
-		late := g.unconfirmed != nil && st.record.Heartbeat == g.record.heartbeat // it would arrive over this record
+		// What is late would arrive over this record.
+		late := g.unconfirmed != nil && st.record.Heartbeat == g.record.heartbeat
 		if r.inSession(st) && !late {
 			b.markHeld(st.record, st.item)
 			continue

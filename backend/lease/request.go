@@ -19,14 +19,16 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 
 func (b *Backend) request(ctx context.Context, requests []backend.Request) error {
 	var stale []error
-	plan := func(_ *view, states []state, asked []backend.Request) (changes []Change, todo [][]backend.Request) {
+	plan := func(_ *view, states []state, asked []backend.Request) (changes []Change, of [][]backend.Request) {
 		for n, q := range asked {
 			st := &states[n]
 			if q.Term == 0 || st.Term != q.Term {
 				stale = append(stale, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, st.Term, q.Term, backend.ErrStale))
 				continue
 			}
-			replaced := func(by backend.Request) bool { return by.Election == q.Election && by.Term == q.Term }
+			replaced := func(by backend.Request) bool {
+				return by.Election == q.Election && by.Term == q.Term
+			}
 			if slices.ContainsFunc(asked[n+1:], replaced) {
 				continue
 			}
@@ -40,9 +42,9 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) error
 				r.Election, r.Epoch, r.Session = q.Election, "", ""
 			}
 			changes = append(changes, Change{Put: []Put{{st.item, &r}}, Notify: true})
-			todo = append(todo, []backend.Request{q})
+			of = append(of, []backend.Request{q})
 		}
-		return changes, todo
+		return changes, of
 	}
 	name := func(q backend.Request) string { return q.Election }
 	err := change(ctx, b, requests, nil, nil, name, plan, func(backend.Request) {})

@@ -116,9 +116,9 @@ func (b *Backend) writeSession(
 	return false, nil, b.rereadSession(ctx, s)
 }
 
-// rereadSession reads the session after the store has refused to write over s. It may go on from s: a renewal whose answer
-// was lost is not trusted, but the next one follows it. Or one of the records has changed, or a restored store that was
-// not noticed counts versions anew: all are read before the next renewal.
+// rereadSession reads the session after the store has refused to write over s. It may go on from s: a renewal
+// whose answer was lost is not trusted, but the next one follows it. Or one of the records has changed, or a
+// restored store that was not noticed counts versions anew: all are read before the next renewal.
 func (b *Backend) rereadSession(ctx context.Context, s *session) error {
 	got, err := b.driver.Read(ctx, []Key{s.item.Key})
 	if err != nil {
@@ -126,7 +126,8 @@ func (b *Backend) rereadSession(ctx context.Context, s *session) error {
 	}
 	it := got.Items[0]
 	v, valid := it.Value.(*Session)
-	if !valid || it.Edited || it.Created != s.item.Created || v.Nonce != s.value.Nonce || v.Generation != s.value.Generation {
+	same := valid && !it.Edited && it.Created == s.item.Created
+	if !same || v.Nonce != s.value.Nonce || v.Generation != s.value.Generation {
 		b.setSession(nil)
 		return nil
 	}
