@@ -23,7 +23,6 @@ type Backend struct {
 
 	mu         sync.Mutex
 	session    *session           // nil: none
-	member     Session            // as it was announced last; only the fields of a member
 	held       map[string]*grant  // elections that this process may hold; a nil value: its grant was not confirmed
 	known      map[string]reading // elections that this process has read or was granted
 	forgetAt   int                // number of elections and cached items at which those of the past are forgotten

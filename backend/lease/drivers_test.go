@@ -95,13 +95,13 @@ func TestAMemberWhoseSessionIsKeptWritesNothing(t *testing.T) {
 			list, err := a.b.Members(w.Context(), "", 10)
 			w.want(err == nil && len(list) == 1 && list[0].Age == 0 && list[0].Stage == m.Stage, "%+v, %v: rule violated: a member that is there is listed as it announced itself", list, err)
 		}
-		announce("the first announcement makes the session", 1)
+		announce("the first announcement makes the session, and writes it", 2)
 		announce("a member that has not changed is there already", 0)
 		m.Stage = "both"
 		announce("a member that has changed is written", 1)
 		w.store.Delete(a.session())
 		d.kept = false
-		announce("a session that is lost is made again", 2)
+		announce("a session that is lost is made again", 3)
 	})
 }
 

@@ -25,7 +25,7 @@ type Session struct {
 	Metadata  string `json:"metadata,omitempty"`
 	Stage     string `json:"stage,omitempty"`
 	Elections string `json:"elections,omitempty"`
-	TTL       Span   `json:"ttl,omitempty"` // 0: no member, as before it announces itself
+	TTL       Span   `json:"ttl,omitempty"` // 0: no member, until it announces itself
 }
 
 // Of returns the heartbeat of an election; 0 if there is no session.

@@ -24,9 +24,8 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 		return b.fail("announce", err)
 	}
 	defer unlock()
-	b.mu.Lock()
-	first := b.member.TTL == 0
-	b.mu.Unlock()
+	s := b.currentSession()
+	first := s == nil || s.value.TTL == 0
 	if err = b.announce(ctx, m); err == nil && first && b.keeper == nil {
 		b.cleanUp(ctx)
 	}
@@ -59,9 +58,6 @@ func (b *Backend) cleanUp(ctx context.Context) {
 
 func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 	stage := clean.Text(m.Stage, backend.MaxStage, false)
-	b.mu.Lock()
-	b.member = Session{Stage: stage, Elections: m.Elections, TTL: Span(m.TTL)}
-	b.mu.Unlock()
 	for range rounds {
 		s := b.currentSession()
 		if s == nil {
@@ -98,15 +94,15 @@ func (b *Backend) due(s *session, after time.Duration) bool {
 // followers need no requests to announce themselves.
 func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) {
 	b.mu.Lock()
-	s, ttl, holding := b.session, time.Duration(b.member.TTL), len(b.held) > 0
+	s, holding := b.session, len(b.held) > 0
 	b.mu.Unlock()
-	if !b.limits.ReadsToo || s == nil || s.at.IsZero() || ttl == 0 || holding {
+	if !b.limits.ReadsToo || s == nil || s.value.TTL == 0 || s.at.IsZero() || holding {
 		return b.driver.Read(ctx, keys)
 	}
 
-	after := ttl / 2 // before the next Announce
+	after := time.Duration(s.value.TTL) / 2 // before the next Announce
 	if s.withReading {
-		after = ttl * 3 / 4 // instead of it
+		after += after / 2 // instead of it
 	}
 	if b.due(s, after) {
 		if v := b.announceWith(ctx, s, keys); v != nil {

@@ -61,11 +61,7 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate) (*sessio
 		return s, nil
 	}
 
-	b.mu.Lock()
-	next := b.member
-	b.mu.Unlock()
-	next.ID, next.Nonce, next.Address, next.Metadata = c.ID, string(c.Nonce), c.Address, c.Metadata
-
+	next := Session{ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata}
 	for range rounds {
 		got, err := b.driver.Read(ctx, []Key{b.sessionKey()})
 		if err != nil {
