@@ -119,7 +119,6 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 	if news = len(items) == 0; news {
 		b.cache.untold = b.cache.begun
 	}
-	var holder Key // of the last record
 	for _, it := range items {
 		_, follows := b.known[it.Name]
 		_, held := b.held[it.Name]
@@ -129,13 +128,10 @@ func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (ne
 			continue
 		case it.Kind == Records && (names[it.Name] || follows && !held):
 			news = true
-			holder, _ = sessionOf(&it)
 		case it.Kind == Records:
 			delete(b.cache.items, it.Key) // nobody listens to it, and it is no longer as it was read
 			continue
-		case it.Kind != Sessions, !cached && it.Key != holder && it.Order == 0:
-			continue // the store may never tell of such a session again
-		case !cached && it.Key != holder && len(b.cache.items) >= b.forgetAt+maxTold:
+		case it.Kind != Sessions, !cached && len(b.cache.items) >= b.forgetAt+maxTold:
 			continue // a store may have any number of sessions
 		}
 		b.cache.add(it)

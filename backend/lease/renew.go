@@ -111,18 +111,14 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 // indexes in part. They are read in the next round.
 func (r *renewing) answerHeartbeat(part, stale []int) {
 	b, s := r.b, r.b.currentSession()
-	unsure := make(map[int]bool, len(stale))
 	for _, n := range stale {
-		unsure[n] = true
+		b.invalidate(r.held[part[n]].Election)
 	}
 
-	for n, i := range part {
-		g, ok := b.heldInTerm(&r.held[i])
-		if !ok || unsure[n] {
-			b.invalidate(r.held[i].Election)
-			continue
+	for _, i := range part {
+		if g, ok := b.heldInTerm(&r.held[i]); ok && g.asGranted() {
+			r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, s)
 		}
-		r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, s)
 	}
 }
 
