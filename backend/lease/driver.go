@@ -45,7 +45,7 @@ type Driver interface {
 	// Limits never change, and the call does not use the store.
 	Limits() Limits
 
-	// Close frees what the Driver opened. A second call does nothing.
+	// Close frees what the Driver opened. It is the last call.
 	Close() error
 }
 

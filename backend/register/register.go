@@ -27,7 +27,7 @@ type Register interface {
 	// was lost may make ErrChanged of a success: New finds that out.
 	Swap(ctx context.Context, version string, value []byte) (now string, err error)
 
-	// Close frees what the Register opened. A second call does nothing.
+	// Close frees what the Register opened. It is the last call.
 	Close() error
 }
 

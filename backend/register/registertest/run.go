@@ -45,7 +45,6 @@ var all = []testrules.Rule[*lab]{
 	{Name: "the largest value fits", Test: largest},
 	{Name: "a call ends with its context", Test: cancelled},
 	{Name: "a waiter is told of every change", Test: told},
-	{Name: "a second Close does nothing", Test: closed},
 }
 
 // Run runs what every register must pass. It takes seconds on a store in the process, and a minute on a slow
@@ -301,14 +300,4 @@ func told(l *lab) {
 			l.Fatalf("round %d: a waiter: %v", round, err)
 		}
 	}
-}
-
-func closed(l *lab) {
-	r := l.open(l)
-	for range 2 {
-		if err := r.Close(); err != nil {
-			l.Errorf("Close: %v", err)
-		}
-	}
-	l.shows(l.r, nil, "")
 }
