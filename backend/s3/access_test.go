@@ -49,7 +49,7 @@ func TestTheEnvironmentNamesNoEndpoint(t *testing.T) {
 	}
 }
 
-func TestDenialsSayWhatToDo(t *testing.T) {
+func TestDenialsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	testbed.Full(t, "is about a server")
 	node := testbed.SharedS3(t)
@@ -57,9 +57,9 @@ func TestDenialsSayWhatToDo(t *testing.T) {
 	missing, elsewhere := o, o
 	missing.Bucket = "no-such-bucket"
 	elsewhere.Region = "eu-north-1"
-	denied := map[string]Options{"make the bucket": missing}
+	denied := map[string]Options{"NoSuchBucket": missing}
 	if !strings.HasPrefix(node.Version(), "SeaweedFS") { // which takes every region
-		denied["correct region"] = elsewhere
+		denied["AuthorizationHeaderMalformed"] = elsewhere
 	}
 	for text, o := range denied {
 		b := open(t, o)

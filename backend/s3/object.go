@@ -104,16 +104,9 @@ func code(err error) string {
 	return "?"
 }
 
-// hints say what an operator does about an error.
-var hints = map[string]string{
-	"AccessDenied": "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket:" +
-		" without it an object that is not there looks forbidden",
-	"NoSuchBucket":                 "; make the bucket, or correct bucket",
-	"PermanentRedirect":            "; correct region or endpoint",
-	"AuthorizationHeaderMalformed": "; correct region",
-	"RequestTimeTooSkewed":         "; set this machine's clock",
-	"NotImplemented":               "; this store has no conditional writes: use another one",
-}
+// needsList is what a policy often lacks.
+const needsList = "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket:" +
+	" without it an object that is not there looks forbidden"
 
 // passing are the codes of what goes away by itself, though the status says that the request is wrong.
 var passing = []string{"RequestTimeout", "OperationAborted", "ConditionalRequestConflict"}
@@ -132,7 +125,10 @@ func (o *object) fail(what string, err error) error {
 	text, hint := http.StatusText(status), "; is this the address of the store?"+client.ByProxy(o.url)
 	api, ok := errors.AsType[smithy.APIError](err)
 	if ok && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
-		text, hint = api.ErrorCode()+": "+api.ErrorMessage(), hints[api.ErrorCode()]
+		text, hint = api.ErrorCode()+": "+api.ErrorMessage(), ""
+	}
+	if code(err) == "AccessDenied" {
+		hint = needsList
 	}
 	if status == 400 || status == 401 || status == 403 {
 		o.credentials.Invalidate()

@@ -72,7 +72,7 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 		{http.StatusInsufficientStorage, "XMinioStorageFull", "XMinioStorageFull: No.", backend.ErrDenied},
 		{http.StatusBadRequest, "XMinioAdminBucketQuotaExceeded", "QuotaExceeded: No.", backend.ErrDenied},
 		{http.StatusForbidden, "QuotaExceeded", "QuotaExceeded: No.", backend.ErrDenied}, // of Ceph
-		{http.StatusForbidden, "RequestTimeTooSkewed", "clock", backend.ErrDenied},
+		{http.StatusForbidden, "RequestTimeTooSkewed", "RequestTimeTooSkewed", backend.ErrDenied},
 		{http.StatusBadRequest, "RequestTimeout", "RequestTimeout", backend.ErrUnavailable},
 		{http.StatusConflict, "OperationAborted", "OperationAborted", backend.ErrUnavailable},
 		{http.StatusServiceUnavailable, "SlowDown", "SlowDown", backend.ErrUnavailable},
