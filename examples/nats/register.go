@@ -11,7 +11,8 @@
 // reaches nobody.
 //
 // The stream has one replica. With three, a server of NATS 2.15 that was stopped and then continued has led to two
-// leaders, so this package refuses such a stream. It also refuses direct readings, which a mirror may answer.
+// leaders for a fifth of a second, in one run of a few; why is not known yet. So this package refuses such a stream.
+// It also refuses direct readings, which a mirror may answer.
 //
 // Without "sync_interval: always" in the server's configuration a power failure may undo acknowledged writes of the
 // last two minutes; and somebody may put back an older copy of the stream. Package register notices both by its count.
