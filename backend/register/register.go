@@ -20,7 +20,7 @@ type Register interface {
 	// Swap replaces the value if it has this version, in one step with the comparison. If version is "",
 	// it makes the value if there is none. It returns the new version. No version comes twice, not even
 	// after the value was deleted. New never writes the same bytes twice, so a hash of them is a version.
-	// What only probably differs is none, such as a time or a size.
+	// What only probably differs is none, such as a time, a size, or a counter that a deletion lets begin anew.
 	//
 	// If the value has another version, or is gone, the error is ErrChanged. Any other error leaves open
 	// whether the value was replaced, or will be. A client library that sends a swap again when its answer

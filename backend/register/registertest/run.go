@@ -82,7 +82,7 @@ func (l *lab) swap(version string, value []byte) (now string) {
 	l.Helper()
 	now, err := l.r.Swap(l.ctx, version, value)
 	if err != nil || now == "" {
-		l.Fatalf("a swap over the present version %q: version %q, %v", version, now, err)
+		l.Fatalf("a swap over the present version %q: version %q, %v; want a version and no error", version, now, err)
 	}
 	return now
 }
@@ -178,7 +178,7 @@ func contended(l *lab) {
 				mu.Lock()
 				defer mu.Unlock()
 				if failed != nil || err != nil && !errors.Is(err, register.ErrChanged) {
-					l.Errorf("round %d: beside other writers, a swap: %v, and a reading: %v", round, err, failed)
+					l.Errorf("round %d: beside other writers, a swap: %v, want nil or ErrChanged, and a reading: %v", round, err, failed)
 					return
 				}
 				if err == nil {
@@ -217,7 +217,7 @@ func lost(l *lab) {
 	value := l.fresh()
 	now, err := l.r.Swap(ctx, version, value)
 	if restore(); err == nil || errors.Is(err, register.ErrChanged) {
-		l.Errorf("a swap without an answer: version %q, %v", now, err)
+		l.Errorf("a swap without an answer: version %q, %v, want an error other than ErrChanged", now, err)
 	}
 	got, present := l.get(l.open(l))
 	if !bytes.Equal(got, before) && !bytes.Equal(got, value) {
@@ -233,10 +233,10 @@ func wentBack(l *lab) {
 	old := l.fresh()
 	lost := l.swap(l.swap("", old), l.fresh())
 	l.Set(old)
-	l.refused("a version that was lost", lost)
+	l.refused("a version that an older copy has undone", lost)
 	_, now := l.get(l.r)
 	l.swap(now, l.fresh())
-	l.refused("a version that was lost", lost)
+	l.refused("a version that was undone, after another swap", lost)
 }
 
 func hostile(l *lab) {
@@ -270,7 +270,7 @@ func cancelled(l *lab) {
 		l.Error("a reading after its context has ended has no error")
 	}
 	if _, err := l.r.Swap(ctx, version, l.fresh()); err == nil || errors.Is(err, register.ErrChanged) {
-		l.Errorf("a swap after its context has ended: %v", err)
+		l.Errorf("a swap after its context has ended: %v, want an error other than ErrChanged", err)
 	}
 	if w, ok := l.r.(register.Waiter); ok {
 		_, version := l.get(l.r)
