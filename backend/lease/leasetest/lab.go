@@ -41,7 +41,7 @@ func (l *lab) read(d lease.Driver, keys ...lease.Key) lease.View {
 	l.Helper()
 	v, err := d.Read(l.Context(), keys)
 	if err != nil || len(v.Items) != len(keys) || v.Epoch == "" {
-		l.Fatalf("a reading of %d keys: %d items, epoch %q, %v", len(keys), len(v.Items), v.Epoch, err)
+		l.Fatalf("a reading of %d keys: %d items, epoch %q, %v; want an item for each key, there or not", len(keys), len(v.Items), v.Epoch, err)
 	}
 	for i, it := range v.Items {
 		if it.Key != keys[i] {
@@ -66,7 +66,7 @@ func (l *lab) write(changes ...lease.Change) lease.Written {
 	}
 	for i, r := range w.Results {
 		if r.Outcome == backend.Unknown || r.Err != nil || r.Outcome == backend.Granted && len(r.Items) != len(changes[i].Put) {
-			l.Fatalf("change %d: %v, %d items, %v", i, r.Outcome, len(r.Items), r.Err)
+			l.Fatalf("change %d: %v, %d items for %d puts, %v; want it granted with an item for each, or refused", i, r.Outcome, len(r.Items), len(changes[i].Put), r.Err)
 		}
 	}
 	return w

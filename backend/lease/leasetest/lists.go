@@ -178,7 +178,7 @@ func thousands(l *lab) {
 		s := over(l.item(session), &lease.Session{Nonce: "0123", At: time.Now().UTC()})
 		w, err := l.d.Write(l.Context(), v.Epoch, v.WentBack, []lease.Change{s}, items[:most])
 		if slices.Sort(w.Stale); err != nil || w.Results[0].Outcome != backend.Granted || !slices.Equal(w.Stale, want) {
-			l.Errorf("a session with %d items to verify: %+v, %v; want it granted, and %v changed", most, w, err, want)
+			l.Errorf("a session with %d items to verify: %+v, %v; want it granted, and %v Stale", most, w, err, want)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]
 					sides[n].result, err = w.Results[0], w.Results[0].Err
 				}
 				if err != nil {
-					l.Errorf("round %d: a change beside another one: %v", rounds, err)
+					l.Errorf("round %d: a change beside another one: %v; want it granted or refused", rounds, err)
 				}
 			})
 		}

@@ -161,7 +161,7 @@ func eachByItself(l *lab) {
 	}
 	for i, r := range l.write(changes...).Results {
 		if want := i%7 == 3; (r.Outcome == backend.Refused) != want {
-			l.Errorf("change %d: %v, refused should be %v", i, r.Outcome, want)
+			l.Fatalf("change %d: %v, refused should be %v", i, r.Outcome, want)
 		}
 		if (l.term(fmt.Sprintf("e%03d", i)) == 1) != (r.Outcome == backend.Granted) {
 			l.Errorf("change %d was %v, and its record has term %d", i, r.Outcome, l.term(fmt.Sprintf("e%03d", i)))
@@ -179,11 +179,15 @@ func versions(l *lab) {
 			continue
 		}
 		next := l.put(backend.Granted, "the same text again", over(it, record("a", 1)))[0]
-		if next.Version == "" || seen[next.Version] {
+		switch {
+		case next.Version == "" || seen[next.Version]:
 			l.Fatalf("version %q comes again in round %d", next.Version, round)
-		}
-		if it.Version != "" && next.Created != it.Created || it.Version == "" && next.Created != "" && created[next.Created] || it.Order > next.Order {
-			l.Errorf("round %d: %+v follows %+v", round, next, it)
+		case it.Version != "" && next.Created != it.Created:
+			l.Fatalf("Created was %q, and %q after a change in round %d", it.Created, next.Created, round)
+		case it.Version == "" && created[next.Created] && next.Created != "":
+			l.Fatalf("Created %q comes again after a deletion in round %d", next.Created, round)
+		case it.Order > next.Order:
+			l.Fatalf("Order was %d, and %d after a change in round %d", it.Order, next.Order, round)
 		}
 		seen[next.Version], created[next.Created] = true, true
 		it = next
@@ -214,7 +218,7 @@ func readsToo(l *lab) {
 		if v == nil { // too many for one request
 			continue
 		}
-		for i := range now.Items {
+		for i := range min(len(now.Items), len(v.Items)) {
 			now.Items[i].Age, v.Items[i].Age = 0, 0
 		}
 		same := v.Epoch == now.Epoch && v.Records == now.Records && (v.Position == 0) == (now.Position == 0)
@@ -302,10 +306,10 @@ func told(l *lab) {
 		l.put(backend.Granted, "a change", over(l.item(key("b")), record("b", n)))
 	}
 	if err := <-done; err != nil {
-		l.Fatalf("a listener that has heard enough: %v", err)
+		l.Fatalf("Listen, which must tell of each change of a record: %v", err)
 	}
 	if len(heard) == 0 {
-		l.Error("nothing was told")
+		l.Errorf("nothing was told after position %d; 0 means that there is none", v.Position)
 	}
 	if len(last) > 0 && term(last["a"]) != 2 {
 		l.Error("the change before the call was not told")
