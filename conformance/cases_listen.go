@@ -10,7 +10,7 @@ import (
 
 var listenCases = []Case{
 	{Rule: "N1", Name: "Listen does not return again and again", Run: listenNotBusy, needs: []need{pushes},
-		Says: "Listen waits until one of the passed leases may have changed: while only other elections change it does not return again and again."},
+		Says: "Listen waits until one of the passed leases may have changed: while leases are only renewed it does not return again and again."},
 	{Rule: "N2", Name: "Listen returns at every change", Run: listenReturns, needs: []need{pushesAll},
 		Says: "Listen returns nil after a grant, a renewal (unless the store expires leases by itself), a request or a release, and at once if that came before the call."},
 }
@@ -54,7 +54,7 @@ func listenNotBusy(t *Trial) {
 	stop := a.keepRenewing(renewed...)
 	returns := t.countReturns(b, ttls, seen...)
 	stop()
-	require(expect(returns <= ttls+2, fmt.Sprintf("Listen to return at most once a TTL (%v) while only other elections change", t.TTL),
+	require(expect(returns <= ttls+2, fmt.Sprintf("Listen to return at most once a TTL (%v) while leases are only renewed", t.TTL),
 		fmt.Sprintf("%d times in %d TTLs", returns, ttls)))
 }
 

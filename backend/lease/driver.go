@@ -54,8 +54,8 @@ type Listener interface {
 	// Listen calls on with the changes that come after position, until on returns false; that is no error.
 	// It returns nil if it cannot tell what came after position.
 	//
-	// on gets items in the order in which they were written, and the position up to which all were told. A
-	// store that only says that something has changed calls on without items: what was read before may then lack it.
+	// on gets items in the order in which they were written, and the position up to which all were told. A store that
+	// only says that a record has changed calls on without items: what was read before may then lack it.
 	// After a record the driver may tell the session that it names, even if it tells no renewals.
 	//
 	// known are the items of interest as they were read. Listen may tell of others, too.
@@ -191,7 +191,8 @@ type View struct {
 	// WentBack is how often this Driver has noticed that the store of this epoch went back.
 	WentBack int
 
-	// Position is that of the reading in the history of the store, from where Listen can begin; 0 without one.
+	// Position is that of the reading in the history of the store, from where Listen can begin. 0: there is none, so a
+	// count begins at 1.
 	Position uint64
 
 	// Records is how many items of the kind Records there are, if the meta item was read. They are counted in the same step as the
@@ -208,7 +209,7 @@ type Change struct {
 	// Put has the items that are written, if all conditions hold.
 	Put []Put
 
-	// Notify says that listeners wait for this change.
+	// Notify says that listeners wait for this change: a grant, a release or a request, but no renewal.
 	Notify bool
 
 	// Read has the keys that the caller reads next. It is set only if Limits.ReadsToo, and in the only change
