@@ -17,10 +17,10 @@ type attempt struct {
 // Acquire implements [backend.Backend]. It takes the inner leases, then the locks beside them. It releases
 // a lease whose lock it did not get within this call.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if err := b.enter(ctx, bids[0].Candidate.Nonce); err != nil {
+	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
-	pairs, err := b.read(ctx, electionsOf(bids))
+	pairs, err := b.read(ctx, elections(bids, electionOf))
 	if err != nil {
 		return nil, err
 	}
@@ -36,20 +36,19 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	return answers, backend.Join(err, bidErr, b.take(ctx, granted), b.wait(ctx, pairs, bids))
 }
 
-func electionsOf(bids []backend.Bid) []string {
-	names := make([]string, len(bids))
-	for i := range bids {
-		names[i] = bids[i].Election
+func electionOf(b *backend.Bid) string { return b.Election }
+
+// elections returns the name of each election, in their order.
+func elections[T any](of []T, name func(*T) string) []string {
+	names := make([]string, len(of))
+	for i := range of {
+		names[i] = name(&of[i])
 	}
 	return names
 }
 
-// wait takes places in the queues of locks that cannot be had yet.
+// wait waits for the locks that cannot be had yet.
 func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) error {
-	queue, is := b.lock.(Queue)
-	if !is {
-		return nil
-	}
 	var owned []Owned
 	for i, bid := range bids {
 		if s := &pairs[i].state; s.Firm && s.Err == nil {
@@ -59,7 +58,7 @@ func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) er
 	if owned == nil {
 		return nil
 	}
-	return queue.Wait(ctx, owned)
+	return b.lock.Wait(ctx, owned)
 }
 
 // judge refuses bids that cannot succeed before the inner lease is changed, which other members observe. It returns

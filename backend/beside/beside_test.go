@@ -1,6 +1,8 @@
 package beside_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,7 @@ const threshold = 15 * time.Second // of other programs, of which none takes par
 func store(mend func(beside.Inner, beside.Lock) backend.Backend) conformance.Store {
 	inner, table := leasetest.NewStore(), newTable(threshold)
 	return conformance.Store{
-		Open: func(testing.TB) backend.Backend { return mend(lease.New(inner.Driver()), table.Lock()) },
+		Open: func(testing.TB) backend.Backend { return mend(bare{lease.New(inner.Driver())}, table.Lock()) },
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
 				table.Delete(election)
@@ -29,7 +31,20 @@ func store(mend func(beside.Inner, beside.Lock) backend.Backend) conformance.Sto
 	}
 }
 
-func whole(inner beside.Inner, lock beside.Lock) backend.Backend { return beside.New(inner, lock) }
+// A bare inner Backend has no servers of which it could say anything.
+type bare struct{ *lease.Backend }
+
+func (b bare) Preflight(_ context.Context, bids []backend.Bid) []error {
+	return slices.Repeat([]error{b.Enter(bids[0].Candidate.Nonce)}, len(bids))
+}
+
+func (bare) Inspect(context.Context, time.Duration, time.Duration) ([]backend.Diagnostic, error) {
+	return nil, nil
+}
+
+func whole(inner beside.Inner, lock beside.Lock) backend.Backend {
+	return beside.New("besidetest", inner, lock, threshold)
+}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()

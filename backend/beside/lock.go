@@ -29,34 +29,21 @@ type Lock interface {
 	// Drop returns nil, none of them is ours in these terms.
 	Drop(ctx context.Context, owned []Owned) error
 
+	// Wait is called for the elections that a member bids for while their locks are Firm. Where other
+	// programs wait in a queue it takes a place there, or keeps the one that it has, so that the member has
+	// its turn. Whoever does not bid for some time loses the place, without a call.
+	Wait(ctx context.Context, owned []Owned) error
+
+	// Listen returns nil when one of the locks may have changed since it was read. A Lock that hears nothing
+	// waits for the end of ctx.
+	Listen(ctx context.Context, elections []string) error
+
 	// Preflight has the store check the rights that Take needs, without changing a lock. It returns an error
 	// or nil for each name, in their order.
 	Preflight(ctx context.Context, elections []string) []error
 
-	// Limits never change, and the call does not use the store.
-	Limits() Limits
-
-	// Close frees what the Lock itself has opened. It gives no lock back.
+	// Close frees what the Lock itself has opened. It gives no lock back. A second call does nothing.
 	Close() error
-}
-
-// A Queue is a Lock whose other programs wait in a queue. A member of this module waits there, too, so that it
-// has its turn.
-type Queue interface {
-	Lock
-
-	// Wait takes a place for each election that a member bids for and cannot have yet, or keeps the place
-	// that it has. Whoever does not bid for some time loses the place, without a call.
-	Wait(ctx context.Context, owned []Owned) error
-
-	// Listen returns nil when one of the locks may have changed since it was read.
-	Listen(ctx context.Context, elections []string) error
-}
-
-// Limits says what a Lock can do.
-type Limits struct {
-	Name   string        // of the backend, as it is registered
-	MaxTTL time.Duration // greatest TTL of a lease beside the lock; 0: no limit
 }
 
 // A State is one lock as it was read.

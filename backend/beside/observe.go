@@ -44,58 +44,40 @@ func (p *pair) lease() backend.Lease {
 
 // read reads elections: the locks first, then the leases. See "Readings" in the package documentation.
 func (b *Backend) read(ctx context.Context, names []string) ([]pair, error) {
-	pairs, err := b.readOnce(ctx, names)
-	if err != nil {
-		return nil, err
+	pairs, unread := make([]pair, len(names)), make([]backend.Lease, len(names))
+	for i, name := range names {
+		unread[i].Election = name
 	}
-	for i := range pairs {
-		if pairs[i].state.Term != 0 && !pairs[i].ours() {
-			return b.readOnce(ctx, names)
+	for range 2 {
+		states, err := b.lock.Read(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		leases, err := b.inner.Observe(ctx, unread) // it returns each of which it gets only the name
+		if err != nil {
+			return nil, err
+		}
+
+		again := false
+		for i := range names {
+			pairs[i] = pair{leases[i], states[i]}
+			again = again || states[i].Term != 0 && !pairs[i].ours()
+		}
+		if !again {
+			break
 		}
 	}
 	return pairs, nil
 }
 
-func (b *Backend) readOnce(ctx context.Context, names []string) ([]pair, error) {
-	states, err := b.lock.Read(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	leases, err := b.readLeases(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-
-	pairs := make([]pair, len(names))
-	for i := range names {
-		pairs[i] = pair{leases[i], states[i]}
-	}
-	return pairs, nil
-}
-
-// readLeases reads the inner leases, in the order of names.
-func (b *Backend) readLeases(ctx context.Context, names []string) ([]backend.Lease, error) {
-	unread := make([]backend.Lease, len(names))
-	for i, name := range names {
-		unread[i].Election = name
-	}
-	return b.inner.Observe(ctx, unread) // it returns each of which it gets only the name
-}
-
-func namesOf(leases []backend.Lease) []string {
-	names := make([]string, len(leases))
-	for i := range leases {
-		names[i] = leases[i].Election
-	}
-	return names
-}
+func nameOf(l *backend.Lease) string { return l.Election }
 
 // Observe implements [backend.Backend]. A name that the lock cannot have is reported to who bids for it.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
-	pairs, err := b.read(ctx, namesOf(seen))
+	pairs, err := b.read(ctx, elections(seen, nameOf))
 	if err != nil {
 		return nil, err
 	}
@@ -110,18 +92,14 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 
 // List implements [backend.Backend]: elections that members of this module have led.
 func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return nil, err
 	}
 	list, err := b.inner.List(ctx, from, limit)
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
-	leases := make([]backend.Lease, len(list))
-	for i := range list {
-		leases[i] = list[i].Lease
-	}
-	pairs, err := b.read(ctx, namesOf(leases))
+	pairs, err := b.read(ctx, elections(list, func(r *backend.Record) string { return r.Election }))
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +117,13 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 	return list, nil
 }
 
-// Listen implements [backend.Backend]. It hears of changes by members of this module. When one of them has
-// released, its lock is free already: see "The order" in the package documentation.
+// Listen implements [backend.Backend]. It hears of changes by members of this module, and what the lock
+// hears. When a member has released, its lock is free already: see "The order" in the package documentation.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return err
 	}
-	names := namesOf(seen)
+	names := elections(seen, nameOf)
 	pairs, err := b.read(ctx, names)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
@@ -157,12 +135,8 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 		}
 	}
 
-	queue, is := b.lock.(Queue)
-	if !is {
-		return b.inner.Listen(ctx, inner)
-	}
 	return First(ctx, func(ctx context.Context) error { return b.inner.Listen(ctx, inner) },
-		func(ctx context.Context) error { return queue.Listen(ctx, names) })
+		func(ctx context.Context) error { return b.lock.Listen(ctx, names) })
 }
 
 // First returns the result of the function that returns first, when all have returned. Without functions it waits

@@ -39,11 +39,12 @@ const (
 
 // start adds a member.
 func (f *fleet) start(id string) *member {
-	inner, lock := beside.Inner(lease.New(f.store.Driver())), beside.Lock(interrupted{f.table.Lock(), f})
+	inner := beside.Inner(bare{lease.New(f.store.Driver())})
+	lock := beside.Lock(interrupted{f.table.Lock(), f})
 	if f.lock != nil {
 		lock = f.lock(lock)
 	}
-	b := beside.New(inner, lock)
+	b := whole(inner, lock)
 	return &member{f, b, drivertest.NewCandidate(f.T, b, id, ttl), inner}
 }
 

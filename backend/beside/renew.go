@@ -2,7 +2,6 @@ package beside
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -10,7 +9,7 @@ import (
 // Renew implements [backend.Backend]. It renews the leases, then the locks. A renewal counts for the lesser
 // time of the two.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
+	if err := b.Enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers, err := b.inner.Renew(ctx, held)
@@ -20,7 +19,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 // Mark implements [backend.Marker]. A lock is sealed before the mark is written beside its lease, and
 // unsealed after the mark is removed.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
+	if err := b.Enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
@@ -79,20 +78,14 @@ func (b *Backend) keep(ctx context.Context, answers []backend.Answer) error {
 
 // Release implements [backend.Backend]. It gives the locks back, then the leases.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.Enter(""); err != nil {
 		return err
 	}
 	return b.release(ctx, held)
 }
 
 func (b *Backend) release(ctx context.Context, held []backend.Held) error {
-	if b.owner.Nonce() == "" {
-		return nil // it has never held anything
-	}
-	owned, err := b.taken(ctx, held)
-	if err != nil {
-		return err
-	}
+	owned := b.taken(held)
 	if owned != nil {
 		if err := b.lock.Drop(ctx, owned); err != nil {
 			return err
@@ -111,48 +104,23 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 
 // taken returns the locks that this process may have taken beside leases that it releases. A lease that is
 // released in another term than that in which the lock was taken has no lock.
-func (b *Backend) taken(ctx context.Context, held []backend.Held) (owned []Owned, err error) {
-	var unknown []string
+func (b *Backend) taken(held []backend.Held) (owned []Owned) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, h := range held {
-		term := b.takenIn[h.Election]
-		switch {
-		case term != 0 && (h.Term == 0 || h.Term == term):
+		if term := b.takenIn[h.Election]; term != 0 && (h.Term == 0 || h.Term == term) {
 			owned = append(owned, Owned{Election: h.Election, ID: h.Holder.ID, Term: term})
-		case h.Term == 0: // a guard does not know in which term its process bid last
-			unknown = append(unknown, h.Election)
 		}
 	}
-	b.mu.Unlock()
-	if unknown == nil {
-		return owned, nil
-	}
-
-	leases, err := b.readLeases(ctx, unknown)
-	for _, l := range leases {
-		if l.Holder.Nonce == b.owner.Nonce() {
-			owned = append(owned, Owned{Election: l.Election, ID: l.Holder.ID, Term: l.Term})
-		}
-	}
-	return owned, err
+	return owned
 }
 
 // Adopt implements [backend.Adopter]. The locks that the process has taken are given back as the leases are.
 func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
-	if err := b.CanAdopt(); err != nil {
-		return fmt.Errorf("%s: %w: %w", b.name, backend.ErrInvalid, err)
-	}
-	if err := b.owner.Admit(nonce); err != nil {
-		return fmt.Errorf("%s: %w", b.name, err)
-	}
-
 	b.mu.Lock()
 	for _, h := range held {
 		b.takenIn[h.Election] = h.Term
 	}
 	b.mu.Unlock()
-	return b.inner.(backend.Adopter).Adopt(nonce, held)
+	return b.inner.Adopt(nonce, held)
 }
-
-// CanAdopt reports whether the inner Backend can: see [backend.CanAdopt].
-func (b *Backend) CanAdopt() error { return backend.CanAdopt(b.inner) }

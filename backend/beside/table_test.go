@@ -143,6 +143,12 @@ func (c client) Drop(ctx context.Context, owned []beside.Owned) error {
 	return err
 }
 
+func (c client) Wait(context.Context, []beside.Owned) error { return nil }
+
+func (c client) Listen(ctx context.Context, _ []string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (c client) Preflight(context.Context, []string) []error { return nil }
-func (c client) Limits() beside.Limits                       { return beside.Limits{Name: "besidetest", MaxTTL: c.Threshold} }
 func (c client) Close() error                                { return nil }

@@ -101,7 +101,9 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("curator: %w", err)
 	}
-	return &Backend{beside.New(inner, k), k}, nil
+	// Only the second write after a renewal proves that the ensemble's leader has heard of it, and renewals come
+	// at least three times in a TTL: two thirds of a TTL are on top of it.
+	return &Backend{beside.New(Name, inner, k, k.options.Session*3/5), k}, nil
 }
 
 // newLock checks options, fills in defaults, and returns the lock alone.

@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// A lock is the lock nodes of all elections, as one process sees and makes them. It implements [beside.Queue].
+// A lock is the lock nodes of all elections, as one process sees and makes them. It implements [beside.Lock].
 type lock struct {
 	options Options
 	layout  layout
@@ -28,13 +28,7 @@ type lock struct {
 	views  map[string]*view  // by election, as it was read last
 }
 
-var _ beside.Queue = (*lock)(nil)
-
-// Limits implements [beside.Lock]. Only the second write after a renewal proves that the ensemble's leader has
-// heard of it, and renewals come at least three times in a TTL: two thirds of a TTL are on top of it.
-func (k *lock) Limits() beside.Limits {
-	return beside.Limits{Name: Name, MaxTTL: k.options.Session * 3 / 5}
-}
+var _ beside.Lock = (*lock)(nil)
 
 // Close implements [beside.Lock]. Places in queues go with the session. If there may be locks, the session is
 // left to expire instead.
@@ -71,7 +65,7 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 	return states, backend.Join(errs...)
 }
 
-// Listen implements [beside.Queue], by the watches that readings have left.
+// Listen implements [beside.Lock], by the watches that readings have left.
 func (k *lock) Listen(ctx context.Context, elections []string) error {
 	for {
 		_, next := k.session.Fired()

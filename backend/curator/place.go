@@ -67,7 +67,7 @@ func (k *lock) queue(ctx context.Context, v *view, o *beside.Owned) (node string
 	return "", err
 }
 
-// Wait implements [beside.Queue].
+// Wait implements [beside.Lock].
 func (k *lock) Wait(ctx context.Context, owned []beside.Owned) error {
 	if k.layout.kind == Node {
 		return nil // who comes first has it

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
@@ -102,7 +101,7 @@ func TestSlowStoresAgreeOnATerm(t *testing.T) {
 }
 
 // An expiring backend looks as if it expired leases by itself.
-type expiring struct{ beside.Inner }
+type expiring struct{ Inner }
 
 func (e expiring) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	changed, err = e.Inner.Observe(ctx, seen)
@@ -116,9 +115,9 @@ func (e expiring) Observe(ctx context.Context, seen []backend.Lease) (changed []
 
 // A process finds that it holds the new lease, while another one leads by the old lease, whoever expires that.
 func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
-	for what, old := range map[string]func(beside.Inner) backend.Backend{
-		"challengers observe":   func(b beside.Inner) backend.Backend { return b },
-		"the old store expires": func(b beside.Inner) backend.Backend { return expiring{b} },
+	for what, old := range map[string]func(Inner) backend.Backend{
+		"challengers observe":   func(b Inner) backend.Backend { return b },
+		"the old store expires": func(b Inner) backend.Backend { return expiring{b} },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(false, 0)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
@@ -74,11 +73,11 @@ type store struct {
 	ahead time.Duration
 }
 
-func (s store) Backend() beside.Inner { return client{s.Store.Backend().(beside.Inner), s} }
+func (s store) Backend() Inner { return client{s.Store.Backend().(Inner), s} }
 
 // A client is a client of a store.
 type client struct {
-	beside.Inner
+	Inner
 	store store
 }
 

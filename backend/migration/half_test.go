@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
@@ -152,7 +151,7 @@ func TestTheOldLeaseIsReleasedIfTheNewStoreIsDown(t *testing.T) {
 
 // deposing deposes a holder just before it writes a mark.
 type deposing struct {
-	beside.Inner
+	Inner
 	store store
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
@@ -19,7 +18,7 @@ import (
 
 // slow takes its time to release.
 type slow struct {
-	beside.Inner
+	Inner
 	by time.Duration
 }
 
@@ -37,7 +36,10 @@ func TestAHalfThatIsReleasedLateCostsNoReading(t *testing.T) {
 				logger := slog.New(slog.NewTextHandler(&lines, nil)) // one, since a handler locks its writer
 				from, to := memory.New(), memory.New()
 				start := func(id string) (*election.Election, func()) {
-					b := road(t, migration.Options{From: slow{from.Backend().(beside.Inner), by[0]}, To: slow{to.Backend().(beside.Inner), by[1]}, ToName: "new", Stage: both})
+					b := road(t, migration.Options{
+						From: slow{from.Backend().(Inner), by[0]}, To: slow{to.Backend().(Inner), by[1]},
+						ToName: "new", Stage: both,
+					})
 					return campaignAs(t, b, election.Options{ID: id, TTL: 5 * time.Second, Logger: logger})
 				}
 				_, stop := start("0")

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 )
 
 // An inspected store has one thing to say, or cannot be reached.
 type inspected struct {
-	beside.Inner
+	Inner
 	err error
 }
 
@@ -29,7 +28,7 @@ func (i inspected) Inspect(context.Context, time.Duration, time.Duration) ([]bac
 // Each diagnostic begins with the name of its store.
 func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
 	silent := memory.New().Backend()
-	store := func(err error) backend.Backend { return inspected{memory.New().Backend().(beside.Inner), err} }
+	store := func(err error) backend.Backend { return inspected{memory.New().Backend().(Inner), err} }
 	answers, other, unreachable := store(nil), store(nil), store(backend.ErrUnavailable)
 	for _, c := range []struct {
 		stage    migration.Stage

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
@@ -22,9 +21,15 @@ func road(t testing.TB, o migration.Options) backend.Backend {
 	return b
 }
 
+// An Inner is a Backend whose store keeps marks.
+type Inner interface {
+	backend.Backend
+	backend.Marker
+}
+
 // A named backend has a name of its own, as stores of different kinds do.
 type named struct {
-	beside.Inner
+	Inner
 	name string
 }
 
@@ -41,7 +46,7 @@ func (s stores) open(name string) backend.Backend {
 	if s[name] == nil {
 		s[name] = memory.New()
 	}
-	return named{s[name].Backend().(beside.Inner), strings.TrimRight(name, "0123456789")}
+	return named{s[name].Backend().(Inner), strings.TrimRight(name, "0123456789")}
 }
 
 // A place is where a member stands: at a stage between two stores, or, without a stage, at the first store alone.

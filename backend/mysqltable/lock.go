@@ -31,12 +31,6 @@ type table struct {
 // chunk is how many elections one message is about.
 const chunk = 500
 
-// Limits implements [beside.Lock]. A row's time is truncated to whole seconds, which costs up to one, and
-// the write and the read take time.
-func (t *table) Limits() beside.Limits {
-	return beside.Limits{Name: Name, MaxTTL: t.lifetime - 2*time.Second}
-}
-
 // Close implements [beside.Lock].
 func (t *table) Close() error { return nil }
 
@@ -202,6 +196,15 @@ func (t *table) Drop(ctx context.Context, owned []beside.Owned) error {
 		}
 	}
 	return nil
+}
+
+// Wait implements [beside.Lock]: whoever comes first has the row.
+func (t *table) Wait(context.Context, []beside.Owned) error { return nil }
+
+// Listen implements [beside.Lock]: MySQL tells of no changes.
+func (t *table) Listen(ctx context.Context, _ []string) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // Preflight implements [beside.Lock].

@@ -81,11 +81,15 @@ func Open(o Options) (*Backend, error) {
 	if t.server, err = mysql.Open(o.MySQL); err != nil {
 		return nil, fmt.Errorf("mysqltable: %w", err)
 	}
-	return &Backend{beside.New(t.server, t), t.server}, nil
+	// A row's time is truncated to whole seconds, which costs up to one. The write and the read take time.
+	return &Backend{beside.New(Name, t.server, t, t.lifetime-2*time.Second), t.server}, nil
 }
 
 // CreateTables creates this module's own table, as that of [mysql.Backend] does.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.inner.CreateTables(ctx) }
+
+// Prepare implements [backend.Preparer] for this module's own table. The other programs' one is left alone.
+func (b *Backend) Prepare(ctx context.Context) error { return b.inner.Prepare(ctx) }
 
 // newTable checks options and fills in defaults. The table has no server yet.
 func newTable(o Options) (*table, error) {
