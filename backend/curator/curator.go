@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/internal/ensemble"
 )
@@ -52,7 +51,7 @@ type Options struct {
 
 	// Session is the length of the session that owns the lock nodes: after a crash, other
 	// programs wait for so long if no member of this module is there. The greatest TTL is
-	// three fifths of it. 6 ticks to an hour; servers allow 2 to 20 ticks by default.
+	// three fifths of it. At least 6 ticks; servers allow 2 to 20 ticks by default.
 	// Default: 10 ticks.
 	Session time.Duration
 }
@@ -101,9 +100,9 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("curator: %w", err)
 	}
-	// Only the second write after a renewal proves that the ensemble's leader has heard of it, and renewals come
-	// at least three times in a TTL: two thirds of a TTL are on top of it.
-	return &Backend{beside.New(Name, inner, k, k.options.Session*3/5), k}, nil
+	// Only the second write after a renewal proves that the ensemble's leader has heard of it, and renewals
+	// come at least three times in a TTL: two thirds of a TTL are on top of it.
+	return &Backend{beside.New(Name, inner, k, k.session.Length*3/5), k}, nil
 }
 
 // newLock checks options, fills in defaults, and returns the lock alone.
@@ -111,11 +110,8 @@ func newLock(o Options) (*lock, error) {
 	o.Tick = cmp.Or(o.Tick, 2*time.Second)
 	o.Session = cmp.Or(o.Session, 10*o.Tick)
 	o.ZooKeeper.Root = cmp.Or(o.ZooKeeper.Root, "/election-curator")
-	switch {
-	case o.Tick < 0 || o.Session < 6*o.Tick:
+	if o.Tick < 0 || o.Session < 6*o.Tick {
 		return nil, fmt.Errorf("session is %v; it must be at least six ticks of %v", o.Session, o.Tick)
-	case o.Session > ensemble.MaxLength:
-		return nil, fmt.Errorf("session is %v; it must be %v at most", o.Session, ensemble.MaxLength)
 	}
 	l, err := newLayout(o)
 	if err != nil {
@@ -128,15 +124,9 @@ func newLock(o Options) (*lock, error) {
 	session := ensemble.NewSession(access, o.Session)
 	session.Quiet = true
 	return &lock{
-		options: o, layout: l, access: access, session: session,
-		life:   &lifetime{session: session, tick: o.Tick},
-		claims: map[string]*claim{}, views: map[string]*view{},
+		layout: l, access: access, session: session, life: &lifetime{session: session, tick: o.Tick},
+		claims: map[string]*claim{},
 	}, nil
-}
-
-// Location implements [backend.Located].
-func (b *Backend) Location() string {
-	return clean.Location(b.lock.layout.root, b.lock.access.Servers...)
 }
 
 // A layout computes the paths.

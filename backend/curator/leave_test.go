@@ -30,7 +30,7 @@ func TestATermWhoseAnswerWasLostIsGivenUpWithTheNext(t *testing.T) {
 		}
 
 		was := read()
-		k.forget("jobs")
+		k.session.Drop() // with what is remembered
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if got, _ := k.Take(ended, []beside.Taking{{Owned: own(2), Was: was}}); got[0].Outcome == backend.Granted {
@@ -71,7 +71,6 @@ func TestWhoGivesUpAPlaceLeavesTheNextBidAlone(t *testing.T) {
 		})
 		calls.Wait()
 		if granted {
-			k.forget("jobs")
 			v, err := k.view(ctx, "jobs")
 			if err != nil {
 				t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,15 +18,15 @@ import (
 
 // A lock is the lock nodes of all elections, as one process sees and makes them. It implements [beside.Lock].
 type lock struct {
-	options Options
 	layout  layout
 	access  *ensemble.Access
 	session *ensemble.Session // only calls keep it alive, so that locks go if a manager is stuck
 	life    *lifetime
 
+	fired atomic.Uint64 // how often watches had fired before the last Read
+
 	mu     sync.Mutex
 	claims map[string]*claim // by election
-	views  map[string]*view  // by election, as it was read last
 }
 
 var _ beside.Lock = (*lock)(nil)
@@ -50,6 +51,8 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 	if err := k.life.sync(ctx); err != nil {
 		return nil, k.fail("read", err)
 	}
+	fired, _ := k.session.Fired()
+	k.fired.Store(fired)
 	states, errs := make([]beside.State, len(elections)), make([]error, len(elections))
 	ensemble.InParallel(len(elections), func(i int) {
 		v, err := k.view(ctx, elections[i])
@@ -66,14 +69,12 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 }
 
 // Listen implements [beside.Lock], by the watches that readings have left.
-func (k *lock) Listen(ctx context.Context, elections []string) error {
+func (k *lock) Listen(ctx context.Context, _ []string) error {
+	read := k.fired.Load()
 	for {
-		_, next := k.session.Fired()
-		for _, name := range elections {
-			if k.remembered(name) == nil {
-				_, err := k.view(ctx, name) // servers that do not answer are no news
-				return k.fail("listen", err)
-			}
+		fired, next := k.session.Fired()
+		if fired != read {
+			return nil
 		}
 		select {
 		case <-next:
@@ -92,7 +93,7 @@ func (k *lock) Take(ctx context.Context, takings []beside.Taking) ([]beside.Resu
 		switch {
 		case err != nil:
 			r.Err = k.fail(fmt.Sprintf("take %.80q", t.Election), err)
-		case r.Outcome == backend.Granted && r.ValidFor < k.options.Session/2:
+		case r.Outcome == backend.Granted && r.ValidFor < k.session.Length/2:
 			r = k.keep(ctx, start, []beside.Owned{t.Owned})[0] // which connects again
 		}
 		results[i] = r
@@ -133,7 +134,6 @@ func (k *lock) take(ctx context.Context, t *beside.Taking, start time.Time) (r b
 			ops = append(ops, mark)
 		}
 		failed, err := k.life.write(ctx, v.session, ops...)
-		k.forget(t.Election)
 		switch {
 		case err == nil && !blocked:
 			return k.granted(&t.Owned, v.session, start), nil
@@ -184,25 +184,26 @@ func (k *lock) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result,
 // keep renews locks by transactions that check their nodes. If too little is known of the session's life, it
 // connects again and repeats them.
 func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) []beside.Result {
-	for try := 0; ; try++ {
-		results, enough := k.keepOnce(ctx, start, owned), true
-		for i := range results {
-			r := &results[i]
-			if r.Outcome != backend.Granted {
-				continue
-			}
-			enough = enough && r.ValidFor >= k.session.Connection().Length/2
-			if r.ValidFor <= 0 {
-				*r = beside.Result{Err: fmt.Errorf("curator: %.80q: %w: the session has ended, or is not known to be alive", owned[i].Election, backend.ErrUnavailable)}
-			}
-		}
-		if enough || try > 0 || ctx.Err() != nil {
-			return results
-		}
-		k.life.reconnect()
+	results := k.keepOnce(ctx, start, owned)
+	tooShort := func(r beside.Result) bool {
+		return r.Outcome == backend.Granted && r.ValidFor < k.session.Connection().Length/2
 	}
+	if slices.ContainsFunc(results, tooShort) && ctx.Err() == nil {
+		k.life.reconnect()
+		results = k.keepOnce(ctx, start, owned)
+	}
+	for i := range results {
+		if r := &results[i]; r.Outcome == backend.Granted && r.ValidFor <= 0 {
+			*r = beside.Result{Err: fmt.Errorf(
+				"curator: %.80q: %w: the session has ended, or is not known to be alive",
+				owned[i].Election, backend.ErrUnavailable)}
+		}
+	}
+	return results
 }
 
+// keepOnce checks the nodes of locks, and makes or breaks their seals, in one transaction without those that
+// are lost. It has place for all of them: maxPathBytes limits their paths.
 func (k *lock) keepOnce(ctx context.Context, start time.Time, owned []beside.Owned) []beside.Result {
 	results, views := make([]beside.Result, len(owned)), make([]*view, len(owned))
 	ensemble.InParallel(len(owned), func(i int) {
@@ -217,56 +218,41 @@ func (k *lock) keepOnce(ctx context.Context, start time.Time, owned []beside.Own
 		}
 	})
 
-	var same []int
-	for i, v := range views {
-		if v != nil {
-			same = append(same, i)
+	for {
+		var ops []any
+		var of []int // lock by operation
+		var session int64
+		for i, v := range views {
+			if v == nil {
+				continue
+			}
+			session = v.session
+			ops = append(ops, k.lockOps(v, &owned[i], v.mark(owned[i].Term).node, false)...)
+			mark := k.layout.markPath(owned[i].Election, owned[i].Term)
+			ops = append(ops, &zk.CheckVersionRequest{Path: mark, Version: -1})
+			of = append(of, slices.Repeat([]int{i}, len(ops)-len(of))...)
 		}
-	}
-	for len(same) > 0 {
-		bad, err := k.check(ctx, owned, views, same)
-		switch {
-		case err == nil:
-			for _, i := range same {
-				results[i] = k.granted(&owned[i], views[i].mark(owned[i].Term).owner, start)
-				if views[i].sealed != owned[i].Sealed {
-					k.forget(owned[i].Election)
-				}
-			}
+		if ops == nil {
 			return results
-		case bad < 0:
-			for _, i := range same {
-				results[i].Err = k.fail("keep", err)
-			}
-			return results
-		default:
-			i := same[bad]
+		}
+		failed, err := k.life.write(ctx, session, ops...)
+		if err != nil && failed >= 0 {
+			i := of[failed]
 			results[i] = k.lost(ctx, &owned[i], views[i], err)
-			same = slices.Delete(same, bad, bad+1)
+			views[i] = nil
+			continue
 		}
-	}
-	return results
-}
-
-// check checks the nodes of some locks, and makes or breaks their seals. bad is the index in part of one that is not there.
-// One transaction has place for all of them: maxPathBytes limits their paths.
-func (k *lock) check(ctx context.Context, owned []beside.Owned, views []*view, part []int) (bad int, err error) {
-	var ops []any
-	var of []int
-	for n, i := range part {
-		m := views[i].mark(owned[i].Term)
-		ops = append(ops, k.lockOps(views[i], &owned[i], m.node, false)...)
-		mark := k.layout.markPath(owned[i].Election, m.term)
-		ops = append(ops, &zk.CheckVersionRequest{Path: mark, Version: -1})
-		for len(of) < len(ops) {
-			of = append(of, n)
+		for i, v := range views {
+			switch {
+			case v == nil:
+			case err != nil:
+				results[i].Err = k.fail("keep", err)
+			default:
+				results[i] = k.granted(&owned[i], v.mark(owned[i].Term).owner, start)
+			}
 		}
+		return results
 	}
-	failed, err := k.life.write(ctx, views[part[0]].session, ops...)
-	if err != nil && failed >= 0 {
-		return of[failed], err
-	}
-	return -1, err
 }
 
 // lost says what has become of a lock that could not be kept as it was seen, because of err.
@@ -274,7 +260,6 @@ func (k *lock) lost(ctx context.Context, o *beside.Owned, seen *view, err error)
 	if !ensemble.IsUnmet(err) {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
 	}
-	k.forget(o.Election)
 	v, err := k.view(ctx, o.Election)
 	if err != nil {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}

@@ -63,7 +63,6 @@ func (k *lock) queue(ctx context.Context, v *view, o *beside.Owned) (node string
 		return own[0], nil
 	}
 	_, err = k.life.write(ctx, v.session, k.newNode(v, o))
-	k.forget(o.Election)
 	return "", err
 }
 
@@ -90,7 +89,7 @@ func (k *lock) withdraw(ctx context.Context) {
 	var terms []uint64
 	k.mu.Lock()
 	for name, c := range k.claims {
-		if c.leaving || c.term == 0 && time.Since(c.wanted) > k.options.Session/3 {
+		if c.leaving || c.term == 0 && time.Since(c.wanted) > k.session.Length/3 {
 			c.leaving = true
 			names, terms = append(names, name), append(terms, c.term)
 		}
@@ -148,7 +147,6 @@ func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 		failed := -1
 		if ops := k.remove(v, election, marks, nodes); ops != nil {
 			failed, err = k.life.write(ctx, v.session, ops...)
-			k.forget(election)
 		}
 		switch {
 		case err == nil && claimed:

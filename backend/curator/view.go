@@ -18,7 +18,7 @@ import (
 
 // A view is the nodes of one election as they were read. It is not changed.
 type view struct {
-	watches [2]*ensemble.Watch // of the lock and of the marks; as long as none is over, nothing has changed
+	watches [2]*ensemble.Watch // of the lock, and of the names of the marks
 	session int64              // of this process, in which it was read
 
 	names  []string      // of the nodes in the queue, in its order
@@ -68,37 +68,18 @@ func (k *lock) places(v *view) (own []string) {
 	return own
 }
 
-// remembered returns the last view of an election, if watches say that it has not changed; otherwise nil.
-func (k *lock) remembered(election string) *view {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	v := k.views[election]
-	if v == nil || v.watches[0].Over() || v.watches[1].Over() {
-		return nil
-	}
-	return v
-}
-
-// forget makes the next view ask the server.
-func (k *lock) forget(election string) {
-	k.session.Forget(k.layout.read, k.layout.lockPath(election))
-	k.session.Forget(ensemble.Children, k.layout.heldPath(election))
-}
-
-// view reads an election, unless it has not changed. If it changes meanwhile it is read again, so that its parts are
-// of one time: a node that goes, or comes, is told by a watch before the answer that shows it.
+// view reads an election, from memory as far as watches say that it has not changed. If it changes meanwhile
+// it is read again, so that its parts are of one time: a node that goes, or comes, is told by a watch before
+// the answer that shows it.
 func (k *lock) view(ctx context.Context, election string) (*view, error) {
 	for range 8 {
-		if v := k.remembered(election); v != nil {
-			return v, nil
-		}
 		v, err := k.read(ctx, election)
 		if err != nil {
 			return nil, err
 		}
-		k.mu.Lock()
-		k.views[election] = v
-		k.mu.Unlock()
+		if !v.watches[0].Over() && !v.watches[1].Over() {
+			return v, nil
+		}
 	}
 	return nil, errBusy
 }
@@ -132,7 +113,7 @@ func (k *lock) readMarks(ctx context.Context, election string, v *view, names []
 		if err != nil || len(name) != 16 {
 			continue
 		}
-		n, err := k.session.ReadNode(ctx, ensemble.Data, k.layout.markPath(election, term))
+		n, err := k.session.Watched(ctx, ensemble.Data, k.layout.markPath(election, term))
 		if err != nil {
 			return err
 		}
@@ -168,7 +149,7 @@ func (k *lock) seeQueue(ctx context.Context, election string, v *view, names []s
 		v.foreign, v.leads = v.names[first], first == 0 && !v.sealed
 	}
 	if v.leads {
-		v.leader, err = k.session.ReadNode(ctx, ensemble.Data, k.layout.nodePath(election, v.foreign))
+		v.leader, err = k.session.Watched(ctx, ensemble.Data, k.layout.nodePath(election, v.foreign))
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,8 +23,6 @@ type driver struct {
 	root    root
 	session *ensemble.Session
 	owner   atomic.Int64 // the session in which the node of this process was made last
-
-	entering chan struct{} // held while the session is looked at
 
 	mu     sync.Mutex
 	origin origin
@@ -161,15 +158,12 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	if err != nil {
 		return v, d.fail(err)
 	}
-	children, err := ensemble.Read(ctx, d.session, func(c *zk.Conn) ([]string, error) {
-		list, _, err := c.Children(d.root.directory(kind))
-		return list, err
-	})
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	parent, err := d.session.ReadNode(ctx, ensemble.Children, d.root.directory(kind))
+	if err != nil {
 		return v, d.fail(err)
 	}
 	var names []string
-	for _, part := range children {
+	for _, part := range parent.Children {
 		if name, ok := ensemble.Unescape(part); ok && name >= from {
 			names = append(names, name)
 		}
@@ -188,11 +182,8 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 		if err := cmp.Or(errs...); err != nil {
 			return v, d.fail(err)
 		}
-		for _, it := range items {
-			if it.Version != "" {
-				v.Items = append(v.Items, it)
-			}
-		}
+		there := slices.DeleteFunc(items, func(it lease.Item) bool { return it.Version == "" })
+		v.Items = append(v.Items, there...)
 	}
 	return v, nil
 }

@@ -28,19 +28,14 @@ const unproven = math.MaxInt64
 
 // readOrigin returns the origin of what is read.
 func (d *driver) readOrigin(ctx context.Context) (o origin, err error) {
-	for range 2 {
-		n, err := d.session.Watched(ctx, ensemble.Data, string(d.root))
-		if err != nil {
-			return o, err
-		}
-		if len(n.Data) > 0 {
-			return d.noteRoot(n), nil
-		}
-		if _, err = d.writeOrigin(ctx); err != nil {
-			return o, err
-		}
+	n, err := d.session.Watched(ctx, ensemble.Data, string(d.root))
+	switch {
+	case err != nil:
+		return o, err
+	case len(n.Data) == 0:
+		return d.writeOrigin(ctx)
 	}
-	return o, errBusy
+	return d.noteRoot(n), nil
 }
 
 // noteRoot returns the origin after the root was read.
@@ -62,12 +57,6 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 	client, err := d.session.Ready(ctx)
 	if err != nil {
 		return o, err
-	}
-	select {
-	case d.entering <- struct{}{}:
-		defer func() { <-d.entering }()
-	case <-ctx.Done():
-		return o, ctx.Err()
 	}
 	id := client.SessionID()
 	d.mu.Lock()
@@ -123,7 +112,7 @@ func (d *driver) prove(ctx context.Context, o origin, id int64) (origin, error) 
 	switch {
 	case zxid < seen:
 		d.origin.wentBack, d.origin.backTo, d.newest = o.wentBack+1, zxid, zxid
-		d.session.ForgetAll()
+		d.session.Drop() // with what is remembered
 	case d.origin.backTo == unproven:
 		d.origin.backTo = zxid
 	}

@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/ensemble"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -131,6 +134,29 @@ func TestABrokenConnectionIsReplacedAtOnce(t *testing.T) {
 	}
 	if fastest > 800*time.Millisecond {
 		t.Errorf("a connection is replaced after %v at the earliest", fastest)
+	}
+}
+
+// What a process remembers is forgotten before a change of its own is answered, on a follower, too.
+func TestAWatchFiresBeforeAChangeIsAnswered(t *testing.T) {
+	t.Parallel()
+	servers := testbed.StartZooKeeperEnsemble(t, 3)
+	for _, server := range servers {
+		d := start(t, "", Options{Servers: []string{server.Addr()}}).driver
+		for range 300 {
+			var id int64
+			testbed.Eventually(t, patience, "the root is read", func() error {
+				o, err := d.writeOrigin(t.Context())
+				id = o.session
+				return err
+			})
+			n, err := d.session.Watched(t.Context(), ensemble.Data, string(d.root))
+			testbed.NoError(t, err)
+			set := &zk.SetDataRequest{Path: string(d.root), Data: n.Data, Version: -1}
+			if _, _, err := d.session.Multi(t.Context(), id, set); err == nil && !n.Watch.Over() {
+				t.Fatal("a change was answered before the watch of its node has fired")
+			}
+		}
 	}
 }
 

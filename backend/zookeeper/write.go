@@ -115,7 +115,6 @@ func (d *driver) ops(c *lease.Change, o origin) []any {
 // second operation, whose result has the zxid; that of a creation does not.
 func (d *driver) put(p *lease.Put) (ops []any) {
 	path, number := d.root.path(p.Over.Key), int32(p.Over.Numbers().Writes)
-	d.session.Forget(ensemble.Data, path)
 	if p.Value == nil {
 		return []any{&zk.DeleteRequest{Path: path, Version: number}}
 	}

@@ -96,5 +96,5 @@ func newDriver(o Options) (*driver, error) {
 		return nil, err
 	}
 	session := ensemble.NewSession(access, sessionLength)
-	return &driver{Access: access, root: root(o.Root), session: session, entering: make(chan struct{}, 1)}, nil
+	return &driver{Access: access, root: root(o.Root), session: session}, nil
 }

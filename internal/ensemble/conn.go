@@ -38,21 +38,16 @@ func (s *Session) newConn(raw net.Conn) *conn {
 	return &conn{Conn: raw, s: s, reader: bufio.NewReaderSize(raw, 16<<10), opened: time.Now()}
 }
 
-// SetReadDeadline is what the library calls before it reads.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	if !c.answered {
-		t = c.opened.Add(acceptTimeout)
-	}
-	return c.Conn.SetReadDeadline(t)
-}
-
 var errIdle = errors.New("nobody needs a connection")
 
 // dial connects to a server for the library. A Quiet session that no call has needed for a while stays without a
 // connection: connecting, too, keeps it alive.
 func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
-	idle := s.turn != turn || s.Quiet && s.asking == 0 && time.Since(s.lastUsed) > s.Length/3
+	idle := s.turn != turn || s.Quiet && time.Since(s.lastUsed) > s.Length/3
+	if idle {
+		s.wake() // a call that has waited for so long asks again
+	}
 	s.mu.Unlock()
 	if idle {
 		return nil, errIdle
@@ -101,15 +96,13 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// MaxLength is the greatest length of a session that a server may grant.
-const MaxLength = time.Hour
-
 var errForeign = errors.New("the server's first message is not one of a ZooKeeper server")
 
 // readGrant reads ahead the server's first message, and how long a session it grants. The message begins with
 // its size, a version, the length in milliseconds, and the session's id, which is 0 if it has expired. From
 // another kind of server the library would take anything for the size, and reserve that much memory.
 func (c *conn) readGrant() error {
+	c.SetReadDeadline(c.opened.Add(acceptTimeout)) // the library sets its own one before it reads on
 	head, err := c.reader.Peek(20)
 	if err != nil {
 		return err
@@ -117,7 +110,7 @@ func (c *conn) readGrant() error {
 	size := binary.BigEndian.Uint32(head)
 	id := binary.BigEndian.Uint64(head[12:])
 	c.length = time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond
-	if size > 256 || id != 0 && (c.length < 10*time.Millisecond || c.length > MaxLength) {
+	if size > 256 || id != 0 && c.length < 10*time.Millisecond {
 		return errForeign
 	}
 	_, err = c.reader.Peek(4 + int(size))

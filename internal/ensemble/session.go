@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +42,7 @@ type Session struct {
 	connected bool          // there is a session, as far as the library knows
 	known     bool          // the servers know the user, whom the library names at each connection
 	lost      time.Time     // when the connection was lost
-	asking    int           // calls that ask for the connection
-	lastUsed  time.Time     // when one last did
+	lastUsed  time.Time     // when a call last asked for the connection
 	why       error         // why the last attempt to connect has failed
 	changed   chan struct{} // closed, and replaced, when one of the above changes, or fired
 	closed    bool
@@ -97,12 +97,10 @@ var errClosed = fmt.Errorf("%w: the session is closed", backend.ErrUnavailable)
 
 // Ready waits until there is a session, and returns the library's client.
 func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
-	s.use(1)
-	defer s.use(-1)
 	for {
 		client, changed, err := s.state()
 		if client != nil || err != nil {
-			return client, err
+			return client, cmp.Or(err, ctx.Err())
 		}
 		select {
 		case <-changed:
@@ -112,14 +110,6 @@ func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
 	}
 }
 
-// use notes that a call begins to ask for the connection (1), or ends that (-1).
-func (s *Session) use(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asking += n
-	s.lastUsed = time.Now()
-}
-
 // state returns the client if there is a session, and otherwise what is closed when that changes.
 func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	s.mu.Lock()
@@ -127,6 +117,7 @@ func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	if s.closed {
 		return nil, nil, errClosed
 	}
+	s.lastUsed = time.Now()
 	if s.client == nil || !s.connected && time.Since(s.lost) > s.Length {
 		if err := s.connect(); err != nil {
 			return nil, nil, err
@@ -322,26 +313,19 @@ func (s *Session) Multi(ctx context.Context, id int64, ops ...any) (results []zk
 
 // Make makes a lasting node unless it exists, with its parents.
 func (s *Session) Make(ctx context.Context, path string, data []byte) error {
-	create := func() error {
-		_, err := call(ctx, s, &s.late, func(c *zk.Conn) (string, error) {
-			return c.Create(path, data, zk.FlagPersistent, s.access.ACL)
-		})
-		if errors.Is(err, zk.ErrNodeExists) {
-			return nil
-		}
-		return err
-	}
-	err := create()
-	if above := Parent(path); errors.Is(err, zk.ErrNoNode) && above != "" {
+	_, err := call(ctx, s, &s.late, func(c *zk.Conn) (string, error) {
+		return c.Create(path, data, zk.FlagPersistent, s.access.ACL)
+	})
+	switch above := Parent(path); {
+	case err == nil, errors.Is(err, zk.ErrNodeExists):
+		return nil
+	case errors.Is(err, zk.ErrNoNode) && above != "":
 		if err := s.Make(ctx, above, nil); err != nil {
 			return err
 		}
-		err = create()
+		return s.Make(ctx, path, data)
 	}
-	if err != nil {
-		return fmt.Errorf("make %s: %w", path, err)
-	}
-	return nil
+	return fmt.Errorf("make %s: %w", path, err)
 }
 
 // InParallel calls f for 0 to n−1, up to 32 at once.

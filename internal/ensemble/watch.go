@@ -5,12 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/go-election/go-election/backend"
 )
 
 // A Kind is a kind of reading, with its kind of watch.
@@ -35,31 +32,30 @@ func (s *Session) ReadNode(ctx context.Context, kind Kind, path string) (Node, e
 	return Read(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, kind, path, false) })
 }
 
-var errBusy = fmt.Errorf("%w: the node appears and disappears too quickly", backend.ErrUnavailable)
-
 // readNode reads a node. If it is missing and watched, its creation must be watched.
 func readNode(c *zk.Conn, kind Kind, path string, watched bool) (n Node, err error) {
-	for range 5 {
-		var stat *zk.Stat
-		if kind == Children {
-			n.Children, stat, err = c.Children(path)
-		} else {
-			n.Data, stat, err = c.Get(path)
-		}
-		switch {
-		case err == nil:
-			n.Stat = *stat
-			return n, nil
-		case !errors.Is(err, zk.ErrNoNode):
+	var stat *zk.Stat
+	if kind == Children {
+		n.Children, stat, err = c.Children(path)
+	} else {
+		n.Data, stat, err = c.Get(path)
+	}
+	switch {
+	case err == nil:
+		n.Stat = *stat
+		return n, nil
+	case !errors.Is(err, zk.ErrNoNode):
+		return Node{}, err
+	case watched: // other readings leave no watch where there is no node
+		there, _, err := c.Exists(path)
+		if err != nil {
 			return Node{}, err
-		case !watched:
-			return Node{Missing: true}, nil
 		}
-		if there, _, err := c.Exists(path); err != nil || !there { // other readings leave no watch where there is no node
-			return Node{Missing: true}, err
+		if there { // it has just been made
+			return readNode(c, kind, path, watched)
 		}
 	}
-	return Node{}, errBusy
+	return Node{Missing: true}, nil
 }
 
 type key struct {
@@ -72,53 +68,38 @@ type key struct {
 // for each reading, and set all of them again on the next connection, by a zxid that it reads while answers
 // change it (go-zookeeper/zk#35), so that changes could be missed.
 type Watch struct {
-	read chan struct{} // closed when node has been read
-	node Node
+	node Node // what was read last; the session's mutex guards it
+	read bool
 	over atomic.Bool
 }
 
 // Over reports whether the watch has fired, or was lost: the node may have changed. It is as new as the last
-// answer in the session.
+// answer in the session, also to a change that this process has made: servers tell watches before they answer.
 func (w *Watch) Over() bool { return w.over.Load() }
 
 // Watched returns a node, from memory if a watch says that it has not changed. What a watch says is as
 // new as the last answer in the session.
 func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, error) {
 	k := key{kind, path}
-	for {
-		s.mu.Lock()
-		w := s.watches[k]
-		if w == nil || w.Over() {
-			w = &Watch{read: make(chan struct{})}
-			s.watches[k] = w // before it is read, so that the reading leaves a watch, and no event is missed
-			s.mu.Unlock()
-			return s.readWatched(ctx, k, w)
-		}
-		s.mu.Unlock()
-		select {
-		case <-w.read:
-		case <-ctx.Done():
-			return Node{}, s.explain(ctx.Err())
-		}
-		if !w.Over() {
-			return w.node, nil
-		}
+	s.mu.Lock()
+	w := s.watches[k]
+	if w == nil || w.Over() {
+		w = &Watch{}
+		s.watches[k] = w // before it is read, so that the reading leaves a watch, and no event is missed
 	}
-}
+	node, read := w.node, w.read
+	s.mu.Unlock()
+	if read {
+		return node, nil
+	}
 
-// readWatched reads a node for all who want it under a watch.
-func (s *Session) readWatched(ctx context.Context, k key, w *Watch) (Node, error) {
-	n, err := Read(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, k.kind, k.path, true) })
+	n, err := Read(ctx, s, func(c *zk.Conn) (Node, error) { return readNode(c, kind, path, true) })
 	n.Watch = w
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.node = n; err != nil {
+	if w.node, w.read = n, true; err != nil {
 		w.over.Store(true)
-		if s.watches[k] == w {
-			delete(s.watches, k)
-		}
 	}
-	close(w.read)
 	return n, err
 }
 
@@ -180,25 +161,8 @@ func (s *Session) forget(k key) {
 	}
 }
 
-// Forget makes the next reading ask the server, because the node has changed, or is about to be changed by this
-// process: the watch may fire later than that change is answered.
-func (s *Session) Forget(kind Kind, path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := s.watches[key{kind, path}]; w != nil {
-		w.over.Store(true)
-	}
-}
-
-// ForgetAll forgets what is remembered.
-func (s *Session) ForgetAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forgetAll()
-}
-
-// forgetAll is ForgetAll, as when the connection is over, for which the server keeps watches. The caller
-// holds s.mu.
+// forgetAll forgets what is remembered when a connection is over, for which the server keeps watches. The
+// caller holds s.mu.
 func (s *Session) forgetAll() {
 	for k := range s.watches {
 		s.forget(k)
