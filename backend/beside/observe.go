@@ -106,9 +106,6 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 
 	for i := range list {
 		p := &pairs[i]
-		if p.state.Err != nil {
-			continue
-		}
 		list[i].Lease = p.lease()
 		if !p.ours() && p.state.Who != "" {
 			list[i].Elected = time.Time{} // not known

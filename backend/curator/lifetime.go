@@ -84,18 +84,6 @@ func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
-// reconnect makes the next write a proof of contact: by a new connection, unless there was one since the last
-// proof. Requests that are under way fail.
-func (l *lifetime) reconnect() {
-	l.mu.Lock()
-	l.update()
-	fresh := l.on.Sent.After(l.lastContact)
-	l.mu.Unlock()
-	if !fresh {
-		l.session.Drop()
-	}
-}
-
 // sync brings the server that answers up to date with the ensemble's leader.
 func (l *lifetime) sync(ctx context.Context) error {
 	id, sent := l.session.Connection().ID, time.Now()

@@ -121,7 +121,8 @@ func (k *lock) take(ctx context.Context, t *beside.Taking, start time.Time) (r b
 			}
 		}
 
-		ops, blocked := k.endEarlierTerms(v, t.Election, node), k.blocked(v)
+		// Whoever takes a lock has the lease in a later term: what members have left in earlier ones goes.
+		ops, blocked := k.remove(v, t.Election, v.marks, nil, node), k.blocked(v)
 		switch {
 		case blocked && (ops == nil || k.layout.kind == Node):
 			return k.refused(v), nil
@@ -147,18 +148,6 @@ func (k *lock) take(ctx context.Context, t *beside.Taking, start time.Time) (r b
 		}
 	}
 	return r, errBusy
-}
-
-// endEarlierTerms returns the writes that remove what members have left in terms that have ended: whoever
-// takes a lock has the lease in a later term. own is our own node in the queue, which stays.
-func (k *lock) endEarlierTerms(v *view, election, own string) []any {
-	var nodes []string
-	for _, m := range v.marks {
-		if m.node != own {
-			nodes = append(nodes, m.node)
-		}
-	}
-	return k.remove(v, election, v.marks, nodes)
 }
 
 func (k *lock) refused(v *view) beside.Result {
@@ -189,7 +178,7 @@ func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) 
 		return r.Outcome == backend.Granted && r.ValidFor < k.session.Connection().Length/2
 	}
 	if slices.ContainsFunc(results, tooShort) && ctx.Err() == nil {
-		k.life.reconnect()
+		k.session.Drop() // the first write on the next connection proves a contact
 		results = k.keepOnce(ctx, start, owned)
 	}
 	for i := range results {

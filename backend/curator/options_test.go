@@ -17,7 +17,7 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		"no servers":         {},
 		"layout":             {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Layout: "queue"},
 		"same for all":       {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Path: "/app/latch"},
-		"ZooKeeper itself":   {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Paths: map[string]string{"x": "/zookeeper"}},
+		"outside /zookeeper": {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Paths: map[string]string{"x": "/zookeeper"}},
 		"at least six ticks": {ZooKeeper: zookeeper.Options{Servers: []string{"a"}}, Session: time.Second},
 	} {
 		_, err := Open(o)

@@ -134,18 +134,18 @@ func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 		claimed = claimed && k.claims[election] == c
 		k.mu.Unlock()
 		var marks []mark
-		var nodes []string
+		var places []string
 		for _, m := range v.marks {
 			if m.term == term || claimed && m.owner == v.session {
-				marks, nodes = append(marks, m), append(nodes, m.node)
+				marks = append(marks, m)
 			}
 		}
 		if claimed {
-			nodes = append(nodes, k.places(v)...)
+			places = k.places(v)
 		}
 
 		failed := -1
-		if ops := k.remove(v, election, marks, nodes); ops != nil {
+		if ops := k.remove(v, election, marks, places, ""); ops != nil {
 			failed, err = k.life.write(ctx, v.session, ops...)
 		}
 		switch {

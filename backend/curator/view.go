@@ -96,31 +96,24 @@ func (k *lock) read(ctx context.Context, election string) (*view, error) {
 	}
 	// If the session has changed in between, the watches are over.
 	v := &view{watches: [2]*ensemble.Watch{at.Watch, held.Watch}, session: k.session.Connection().ID}
-	if err := k.readMarks(ctx, election, v, held.Children); err != nil {
-		return nil, err
-	}
-	if k.layout.kind == Node {
-		k.seeNode(v, at)
-		return v, nil
-	}
-	return v, k.seeQueue(ctx, election, v, at.Children)
-}
-
-// readMarks reads the marks with these names.
-func (k *lock) readMarks(ctx context.Context, election string, v *view, names []string) error {
-	for _, name := range names {
+	for _, name := range held.Children {
 		term, err := strconv.ParseUint(name, 16, 64)
 		if err != nil || len(name) != 16 {
 			continue
 		}
 		n, err := k.session.Watched(ctx, ensemble.Data, k.layout.markPath(election, term))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		v.marks = append(v.marks, mark{term, string(n.Data), n.Stat.EphemeralOwner})
 	}
 	slices.SortFunc(v.marks, func(a, b mark) int { return cmp.Compare(b.term, a.term) })
-	return nil
+
+	if k.layout.kind == Node {
+		k.seeNode(v, at)
+		return v, nil
+	}
+	return v, k.seeQueue(ctx, election, v, at.Children)
 }
 
 // seeNode says whose the node at a fixed path is. This module writes each node that it makes once, and other
@@ -192,11 +185,14 @@ const (
 // sealPath returns the path of an election's seal.
 func (l *layout) sealPath(election string) string { return l.nodePath(election, sealChild) }
 
-// remove returns the writes that remove marks, with the node of one of them at a fixed path, and those of
-// these nodes that are in the queue.
-func (k *lock) remove(v *view, election string, marks []mark, nodes []string) (ops []any) {
+// remove returns the writes that remove marks with their nodes, and those of places that are in the queue. own is our
+// own node in the queue, which stays.
+func (k *lock) remove(v *view, election string, marks []mark, places []string, own string) (ops []any) {
 	for _, m := range marks {
 		ops = append(ops, &zk.DeleteRequest{Path: k.layout.markPath(election, m.term), Version: -1})
+		if m.node != own {
+			places = append(places, m.node)
+		}
 	}
 	at := v.node.Stat
 	isOurs := func(m mark) bool { return m.owner == at.EphemeralOwner }
@@ -204,7 +200,7 @@ func (k *lock) remove(v *view, election string, marks []mark, nodes []string) (o
 		ops = append(ops, &zk.DeleteRequest{Path: k.layout.lockPath(election), Version: at.Version})
 	}
 	for _, name := range v.names {
-		if slices.Contains(nodes, name) {
+		if slices.Contains(places, name) {
 			ops = append(ops, &zk.DeleteRequest{Path: k.layout.nodePath(election, name), Version: -1})
 		}
 	}

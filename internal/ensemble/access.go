@@ -12,7 +12,6 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-zookeeper/zk"
 
@@ -75,19 +74,17 @@ func (c *Config) Complete() (o Options, err error) {
 func parseACL(text string) (a zk.ACL, err error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	at := strings.LastIndexByte(rest, ':')
-	if scheme == "" || at < 0 { // the id may be secret
-		return a, fmt.Errorf("%.40q… is not of the form scheme:id:permissions, such as world:anyone:r", scheme)
+	err = fmt.Errorf("%.40q… is not of the form scheme:id:permissions, such as world:anyone:cdrwa", scheme)
+	if scheme == "" || at < 0 || at == len(rest)-1 { // the id may be secret
+		return a, err
 	}
 	a = zk.ACL{Scheme: scheme, ID: rest[:at]}
 	for _, letter := range rest[at+1:] {
 		bit := strings.IndexRune("rwcda", letter) // in the order of the bits
 		if bit < 0 {
-			return a, fmt.Errorf("permissions of scheme %.40q: they are letters of cdrwa", scheme)
+			return a, err
 		}
 		a.Perms |= 1 << bit
-	}
-	if a.Perms == 0 {
-		return a, fmt.Errorf("scheme %.40q: no permissions", scheme)
 	}
 	return a, nil
 }
@@ -164,14 +161,9 @@ func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration
 
 // CheckPath reports what is wrong with an absolute path.
 func CheckPath(p string) error {
-	refused := func(r rune) bool { return unicode.IsControl(r) || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 }
-	switch {
-	case len(p) < 2 || len(p) > 1024 || p[0] != '/' || path.Clean(p) != p:
-		return fmt.Errorf("%.80q is not an absolute path of up to 1024 bytes, without empty parts or dots", p)
-	case strings.HasPrefix(p+"/", "/zookeeper/"):
-		return fmt.Errorf("%.80q belongs to ZooKeeper itself", p)
-	case strings.ContainsFunc(p, refused):
-		return fmt.Errorf("%.80q contains a character that ZooKeeper refuses", p)
+	if len(p) < 2 || len(p) > 1024 || p[0] != '/' || path.Clean(p) != p || strings.HasPrefix(p+"/", "/zookeeper/") {
+		return fmt.Errorf("%.80q is not an absolute path of up to 1024 bytes, without empty parts or dots,"+
+			" outside /zookeeper", p)
 	}
 	return nil
 }
