@@ -269,7 +269,6 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"no port":             {Endpoints: []string{"etcd1"}},
 		"no port, with TLS":   {Endpoints: []string{"https://etcd1/"}},
 		"an empty port":       {Endpoints: []string{"127.0.0.1:2379", "http://etcd2:"}},
-		"no client":           {Client: clientv3.NewCtxClient(t.Context())},
 		"client and more":     {Client: clientv3.NewCtxClient(t.Context()), Endpoints: good},
 	} {
 		b, err := Open(o)

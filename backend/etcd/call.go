@@ -33,10 +33,9 @@ func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, e
 	return r, err
 }
 
-// firstAnswer runs f, a second time if it has not returned after a quarter of the call's time, and a
-// third time. It returns the first result without an error, so that a server that hangs costs
-// nobody a lease. An error is final if another member cannot do better. All runs of f have ended when firstAnswer
-// returns.
+// firstAnswer runs f, and again when that has failed or a quarter of the call's time is over, three times in
+// all. It returns the first result without an error, so that a server that hangs costs nobody a lease. An error
+// is final if another member cannot do better. All runs of f have ended when firstAnswer returns.
 func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
 	const most = 3
 	type result struct {
@@ -52,28 +51,22 @@ func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error))
 	if by, ok := ctx.Deadline(); ok {
 		wait = max(time.Until(by)/4, time.Millisecond)
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	started, finished := 0, 0
-	for {
-		select {
-		case <-timer.C:
-			if started == most {
-				continue
-			}
+	for started, finished := 0, 0; ; {
+		if started < most {
 			started++
 			all.Go(func() {
 				r, err := f(inner)
 				results <- result{r, err}
 			})
-			timer.Reset(wait)
+		}
+		select {
 		case got := <-results:
-			if finished++; got.err == nil || ctx.Err() != nil || finished == most || class(got.err) != backend.ErrUnavailable {
+			finished++
+			final := finished == most || ctx.Err() != nil || class(got.err) != backend.ErrUnavailable
+			if got.err == nil || final {
 				return got.r, got.err
 			}
-			if finished == started {
-				timer.Reset(wait / 8)
-			}
+		case <-time.After(wait):
 		case <-ctx.Done():
 			var none R
 			return none, ctx.Err()
@@ -163,8 +156,6 @@ func class(err error) error {
 	}
 	text := err.Error() // the client reports a failed handshake as a failed connection
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return backend.ErrUnavailable
 	case is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
 		rpctypes.ErrAuthNotEnabled, rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt),
 		code == codes.PermissionDenied, code == codes.Unauthenticated, code == codes.Unimplemented, code == codes.DataLoss,
@@ -199,10 +190,6 @@ func (d *driver) fail(err error) error {
 		hint = "; the cluster has users: set username and password"
 	case is(err, rpctypes.ErrNoSpace):
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
-	case is(err, rpctypes.ErrTooManyOps):
-		hint = "; the cluster runs with a --max-txn-ops below its default of 128"
-	case is(err, rpctypes.ErrRequestTooLarge):
-		hint = "; the cluster runs with a --max-request-bytes below its default of 1.5 MiB"
 	case status.Code(err) == codes.Unimplemented:
 		hint = "; is this the address of an etcd 3.4 or later?"
 	case d.ownClient: // others may dial as they like

@@ -27,10 +27,19 @@ var (
 // transaction whose condition is never met: etcd checks the rights for all operations of a transaction
 // before its conditions.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	errs, err := make([]error, len(bids)), b.Enter(bids[0].Candidate.Nonce)
+	d, closed := b.driver, b.Enter(bids[0].Candidate.Nonce)
+	errs := make([]error, len(bids))
 	client.InParallel(len(bids), atOnce, func(i int) {
-		if errs[i] = err; err == nil {
-			errs[i] = b.driver.preflight(ctx, bids[i].Election)
+		var then []clientv3.Op
+		for _, k := range []lease.Key{{Kind: lease.Metas}, tried, {Kind: lease.Records, Name: bids[i].Election}} {
+			then = append(then, clientv3.OpPut(d.keys.key(k), ""))
+		}
+		err := closed
+		if err == nil {
+			_, _, err = d.txn(ctx, []clientv3.Cmp{d.never()}, then)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("etcd: preflight %q: %w", bids[i].Election, err)
 		}
 	})
 	return errs
@@ -39,17 +48,12 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 // atOnce is how many requests of the doctor are under way at the same time.
 const atOnce = 32
 
-func (d *driver) preflight(ctx context.Context, election string) error {
-	keys := []lease.Key{{Kind: lease.Metas}, {Kind: lease.Sessions, Name: "preflight"}, {Kind: lease.Records, Name: election}}
-	var then []clientv3.Op
-	for _, k := range keys {
-		then = append(then, clientv3.OpPut(d.keys.key(k), "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
-	}
-	never := clientv3.Compare(clientv3.Version(d.keys.key(keys[0])), "=", -1)
-	if _, _, err := d.txn(ctx, []clientv3.Cmp{never}, then); err != nil {
-		return fmt.Errorf("etcd: preflight %q: %w", election, err)
-	}
-	return nil
+// tried is an item that nobody writes.
+var tried = lease.Key{Kind: lease.Sessions, Name: "preflight"}
+
+// never returns a condition that is never met.
+func (d *driver) never() clientv3.Cmp {
+	return clientv3.Compare(clientv3.Version(d.keys.key(tried)), "=", -1)
 }
 
 // Inspect implements [backend.Inspector]. It asks the cluster for its members and each endpoint
@@ -60,7 +64,9 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 		return nil, err
 	}
 	d := b.driver
-	members, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.MemberListResponse, error) { return d.client.MemberList(ctx) })
+	members, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.MemberListResponse, error) {
+		return d.client.MemberList(ctx)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: list members: %w", d.fail(err))
 	}
@@ -75,19 +81,22 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 	return append(diagnostics(members.Members, statuses), d.tryLargest(ctx)...), nil
 }
 
-// tryLargest sends as much as a member may send in one request, on a condition that is never met: a cluster does not tell
-// its limits. An observer may not write, so it is told of one of them only.
+// tryLargest sends as much as a member may send in one request, on a condition that is never met: a cluster
+// does not tell its limits. An observer may not write, so it is told of one of them only.
 func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
 	const mostOps = 128 // operations in a transaction, by default; d.txn adds one
-	key := d.keys.key(lease.Key{Kind: lease.Sessions, Name: "preflight"})
-	never := clientv3.Compare(clientv3.Version(key), "=", -1)
+	key := d.keys.key(tried)
 	then := slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, mostOps-2)
-	_, _, err := d.txn(ctx, []clientv3.Cmp{never}, append(then, clientv3.OpPut(key, strings.Repeat(" ", lease.MaxValue))))
+	then = append(then, clientv3.OpPut(key, strings.Repeat(" ", lease.MaxValue)))
+	_, _, err := d.txn(ctx, []clientv3.Cmp{d.never()}, then)
 	switch {
 	case is(err, rpctypes.ErrTooManyOps):
-		list = append(list, clean.Diagnosticf(true, "messages", "--max-txn-ops is less than %d, its default: a process that campaigns for dozens of elections at once is refused", mostOps))
+		list = append(list, clean.Diagnosticf(true, "messages",
+			"--max-txn-ops is less than %d, its default: bids for dozens of elections at once are refused", mostOps))
 	case is(err, rpctypes.ErrRequestTooLarge) || err != nil && strings.Contains(err.Error(), "larger than max"):
-		list = append(list, clean.Diagnosticf(true, "messages", "--max-request-bytes is less than %d: a process that leads thousands of elections needs that, and cannot renew all of them with less", lease.MaxValue+1024))
+		list = append(list, clean.Diagnosticf(true, "messages",
+			"--max-request-bytes is less than %d: thousands of elections of a process cannot be renewed",
+			lease.MaxValue+1024))
 	}
 	return list
 }
@@ -110,21 +119,15 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
 			continue
 		}
-		st, role, space := s.status, "follows", ""
+		st, role := s.status, "follows"
 		reached[st.Header.GetMemberId()], clusters[st.Header.GetClusterId()] = true, true
-		switch {
-		case st.IsLearner:
-			role = "is a learner, which cannot serve this program: remove it from the endpoints"
-		case st.Leader == 0:
+		switch st.Leader {
+		case 0:
 			role = "KNOWS NO LEADER: it is cut off, or there is no majority"
-		case st.Leader == st.Header.GetMemberId():
+		case st.Header.GetMemberId():
 			role = "leads the cluster"
 		}
-		if st.DbSizeQuota > 0 { // since etcd 3.6
-			space = fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
-		}
-		full := st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4
-		add(st.IsLearner || st.Leader == 0 || full, "member", "%s: etcd %s, %s, %d MiB in use%s", s.endpoint, st.Version, role, st.DbSize>>20, space)
+		add(st.Leader == 0, "member", "%s: etcd %s, %s, %d MiB in use", s.endpoint, st.Version, role, st.DbSize>>20)
 		if len(st.Errors) > 0 {
 			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(st.Errors, "; "))
 		}

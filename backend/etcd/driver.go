@@ -14,7 +14,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
@@ -33,8 +32,7 @@ type driver struct {
 	keys      keyPrefix
 	origins   origins
 
-	identified atomic.Bool           // the key origin was asked for
-	kept       atomic.Pointer[watch] // for the next call of Listen
+	kept atomic.Pointer[watch] // for the next call of Listen
 }
 
 // maxItems is how many puts and checks one request has, each with up to two conditions. etcd
@@ -72,21 +70,12 @@ func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.O
 	return resp, d.origins.Note(epoch(resp.Header), text, uint64(resp.Header.GetRevision()), &before), nil
 }
 
-// identify makes the key origin, with random text, unless it is there. Clusters may have the same id: it follows from
-// names, peer URLs and a token, which often are the defaults. It asks once: a process that may not write the key leaves that
-// to another one.
-func (d *driver) identify(ctx context.Context) error {
-	if d.identified.Load() || d.origins.Now().Text != "" {
-		return nil
-	}
+// identify returns an operation that makes the key origin, with random text, unless it is there. Clusters may
+// have the same id: it follows from names, peer URLs and a token, which often are the defaults.
+func (d *driver) identify() clientv3.Op {
 	missing := clientv3.Compare(clientv3.CreateRevision(d.keys.origin()), "=", 0)
 	put := clientv3.OpPut(d.keys.origin(), string(backend.NewNonce()))
-	_, _, err := d.txn(ctx, []clientv3.Cmp{missing}, []clientv3.Op{put})
-	if is(err, rpctypes.ErrPermissionDenied) {
-		err = nil
-	}
-	d.identified.Store(err == nil)
-	return err
+	return clientv3.OpTxn([]clientv3.Cmp{missing}, []clientv3.Op{put}, nil)
 }
 
 func epoch(h *pb.ResponseHeader) string { return strconv.FormatUint(h.GetClusterId(), 16) }

@@ -36,8 +36,6 @@ func newDriver(o Options) (*driver, error) {
 		why = fmt.Sprintf("prefix %q does not end in /", d.keys)
 	case o.Client != nil && (len(o.Endpoints) > 0 || o.Username+o.Password != "" || files || o.TLS != nil):
 		why = "Endpoints, Username, Password, TLS or its files are set together with Client, which has its own"
-	case o.Client != nil && o.Client.ActiveConnection() == nil:
-		why = "the Client has no connection"
 	case o.Client == nil && len(o.Endpoints) == 0:
 		why = "no endpoints"
 	case (o.Username == "") != (o.Password == ""):

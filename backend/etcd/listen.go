@@ -78,10 +78,8 @@ func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin,
 		switch err := resp.Err(); {
 		case !open && ctx.Err() != nil:
 			return false, ctx.Err()
-		case !open, errors.Is(err, rpctypes.ErrCompacted):
-			return false, nil // a reading shows why, or brings a newer position
-		case tokenRefused(err) && d.login != nil:
-			return false, d.fail(d.login.refresh(ctx, d.client)) // then the caller reads
+		case !open, errors.Is(err, rpctypes.ErrCompacted), tokenRefused(err) && d.login != nil:
+			return false, nil // a reading shows why, logs in, or brings a newer position
 		case err != nil:
 			return false, d.fail(err)
 		case epoch(resp.Header) != o.Epoch:

@@ -165,7 +165,7 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 		}
 	}
 	grant(clientv3.PermissionType(clientv3.PermRead), "app/")
-	for _, key := range []string{"app/meta", "app/session/", "app/record/good"} {
+	for _, key := range []string{"app/meta", "app/origin", "app/session/", "app/record/good"} {
 		grant(clientv3.PermissionType(clientv3.PermReadWrite), key)
 	}
 	for _, others := range []int{1, maxByKey + 5} {

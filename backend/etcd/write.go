@@ -18,9 +18,6 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	if o := d.origins.Now(); o.Epoch != "" && !w.in(&o) {
 		return w.Written, lease.ErrEpoch
 	}
-	if err := d.identify(ctx); err != nil {
-		return w.Written, err
-	}
 	w.Results = make([]lease.Result, len(changes))
 	var checks []lease.Key
 	for i := range verify {
@@ -72,6 +69,9 @@ func (w *writing) send(ctx context.Context, from, to int) error {
 		} else {
 			then = append(then, clientv3.OpTxn(conditions, puts, nil))
 		}
+	}
+	if w.origins.Now().Text == "" {
+		then = append(then, w.identify())
 	}
 	resp, o, err := w.txn(ctx, when, then)
 	if err == nil && !w.in(&o) {
