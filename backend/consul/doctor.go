@@ -77,12 +77,8 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 	return list, err
 }
 
-// servers reports the servers and the agent: whether they have a leader, and how many can fail. The version
-// needs a right that leases do not need (agent:read); without it servers says so.
-func (d *driver) servers(ctx context.Context) (list []backend.Diagnostic, err error) {
-	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, clean.Diagnosticf(warning, what, format, args...))
-	}
+// servers reports whether the servers have a leader, and how many of them can fail.
+func (d *driver) servers(ctx context.Context) ([]backend.Diagnostic, error) {
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := d.client.Status().LeaderWithQueryOptions(query)
 	if err != nil {
@@ -93,34 +89,12 @@ func (d *driver) servers(ctx context.Context) (list []backend.Diagnostic, err er
 		return nil, err
 	}
 	servers := len(peers)
+	warning, text := servers%2 == 0, fmt.Sprintf("%d; %s leads, and %d of them can fail", servers, leader, (servers-1)/2)
 	switch {
 	case leader == "":
-		add(true, "servers", "%d, and none leads: there is no majority, so nothing can be written", servers)
+		warning, text = true, fmt.Sprintf("%d, and none leads: there is no majority, so nothing can be written", servers)
 	case servers == 1:
-		add(false, "servers",
-			"one, %s: nobody can lead while it is down, and all members watch anew if its disk is lost", leader)
-	default:
-		add(servers%2 == 0, "servers", "%d; %s leads, and %d of them can fail", servers, leader, (servers-1)/2)
+		text = "one, " + leader + ": nobody can lead while it is down, and all members watch anew if its disk is lost"
 	}
-
-	var self struct {
-		Config struct {
-			Version, Datacenter, NodeName string
-			Server                        bool
-		}
-	}
-	_, err = d.client.Raw().Query("/v1/agent/self", &self, query)
-	role := "a client, which finds another server if one fails"
-	if self.Config.Server {
-		role = "a server: while it is down, this process has no store"
-	}
-	switch c, err := self.Config, d.fail(err); {
-	case errors.Is(err, backend.ErrDenied):
-		add(false, "agent", `not shown without agent_prefix "" { policy = "read" }, which leases do not need`)
-	case err != nil:
-		add(true, "agent", "%v", err)
-	default:
-		add(false, "agent", "Consul %s on %s in %s, %s", c.Version, c.NodeName, c.Datacenter, role)
-	}
-	return list, nil
+	return []backend.Diagnostic{clean.Diagnosticf(warning, "servers", "%s", text)}, nil
 }
