@@ -20,17 +20,13 @@ type Owner struct {
 }
 
 // Enter begins a call of the candidate with this nonce; an empty nonce stands for the present
-// owner. It returns [backend.ErrClosed] after Close, the context's error if ctx has ended, and
-// [backend.ErrInvalid] for another candidate. It does not block.
+// owner. It returns [backend.ErrClosed] after Close, [backend.ErrInvalid] for another candidate,
+// and the context's error if ctx has ended. It does not block.
 func (o *Owner) Enter(ctx context.Context, nonce backend.Nonce) error {
-	err := o.Admit("")
-	if err == nil {
-		err = ctx.Err()
+	if err := o.Admit(nonce); err != nil {
+		return err
 	}
-	if err == nil {
-		err = o.Admit(nonce)
-	}
-	return err
+	return ctx.Err()
 }
 
 // Admit is Enter for a call that checks its context later.
