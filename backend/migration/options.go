@@ -49,37 +49,22 @@ const Name = "migration"
 
 func init() {
 	type section struct {
-		From     backend.Named `yaml:"from"`
-		To       backend.Named `yaml:"to"`
-		FromName string        `yaml:"from_name"`
-		ToName   string        `yaml:"to_name"`
-		Stage    Stage         `yaml:"stage"`
-		Unsealed bool          `yaml:"unsealed"`
+		From, To backend.Named // instead of those of Options
+		Options
 	}
 	backend.Register(Name, section{}, func(c section) (*Backend, error) {
-		from, to := c.From.Name, c.To.Name
+		from, to, o := c.From.Name, c.To.Name, c.Options
 		if from == "" || to == "" || from == Name || to == Name || from == to {
 			return nil, fmt.Errorf("migration: %w: from is %q and to is %q; they must be the names of two stores",
 				backend.ErrInvalid, from, to)
 		}
-		o := Options{Stage: c.Stage, Unsealed: c.Unsealed, FromName: c.FromName, ToName: c.ToName}
 		var err error
-		if o.From, err = c.From.Open(); err != nil {
+		if o.From, err = c.From.Open(); err == nil && c.Stage != From {
+			o.To, err = c.To.Open()
+		}
+		if err != nil {
 			return nil, err
 		}
-		if c.Stage != From {
-			if o.To, err = c.To.Open(); err != nil {
-				o.From.Close()
-				return nil, err
-			}
-		}
-		b, err := New(o)
-		if err != nil {
-			o.From.Close()
-			if o.To != nil {
-				o.To.Close()
-			}
-		}
-		return b, err
+		return New(o)
 	})
 }
