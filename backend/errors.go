@@ -18,7 +18,7 @@ var (
 
 	// ErrPoolBusy: the program has handed in its own pool, which has no connection left, so the store was not asked. It
 	// wraps ErrUnavailable.
-	ErrPoolBusy error = classed{"the program's own pool has no free connection", ErrUnavailable}
+	ErrPoolBusy = fmt.Errorf("%w: the program's own pool has no free connection", ErrUnavailable)
 
 	// ErrDenied: credentials, rights, a missing table, a table of another shape, two servers
 	// that take turns, a TTL above what an operator allows. An operator must act; the message
@@ -30,20 +30,11 @@ var (
 	ErrInvalid = errors.New("invalid request")
 
 	// ErrStale: the term that a request names is over. It wraps ErrInvalid.
-	ErrStale error = classed{"the term is over", ErrInvalid}
+	ErrStale = fmt.Errorf("%w: the term is over", ErrInvalid)
 
 	// ErrClosed: the Backend has been closed. It wraps ErrInvalid.
-	ErrClosed error = classed{"backend closed", ErrInvalid}
+	ErrClosed = fmt.Errorf("%w: the backend is closed", ErrInvalid)
 )
-
-// A classed is an error of a class, whose text does not repeat that of the class.
-type classed struct {
-	text  string
-	class error
-}
-
-func (e classed) Error() string { return e.text }
-func (e classed) Unwrap() error { return e.class }
 
 // Class returns ErrInvalid, ErrDenied or ErrUnavailable: the class of err, or nil
 // for nil. Context errors and errors without a class are ErrUnavailable.
@@ -77,14 +68,11 @@ type itemErrors struct{ all []error }
 const fewErrors = 3
 
 func (e *itemErrors) Error() string {
-	var texts []string
-	for _, err := range e.all[:min(len(e.all), fewErrors)] {
-		texts = append(texts, err.Error())
+	text := strings.ReplaceAll(errors.Join(e.all[:min(len(e.all), fewErrors)]...).Error(), "\n", "; ")
+	if more := len(e.all) - fewErrors; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
 	}
-	if more := len(e.all) - len(texts); more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, "; ")
+	return text
 }
 
 func (e *itemErrors) Unwrap() []error { return e.all }
