@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -165,35 +164,22 @@ func class(err error) error {
 	return backend.ErrUnavailable
 }
 
-// byProxy names the proxy that connections lead through, if there is one. gRPC takes that of HTTPS.
-func byProxy(endpoints []string) string {
-	for _, e := range endpoints {
-		if u, err := client.URL(e); err == nil {
-			if proxy := client.ByProxy(&url.URL{Scheme: "https", Host: u.Host}); proxy != "" {
-				return proxy
-			}
-		}
-	}
-	return ""
-}
-
 // fail adds to err its class and what an operator must do, and removes secrets.
 func (d *driver) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	c, hint := class(err), ""
+	c, hint := class(err), d.proxy
 	switch {
 	case is(err, rpctypes.ErrPermissionDenied):
-		hint = "; an administrator can grant what is needed: etcdctl role grant-permission ROLE readwrite --prefix=true " + string(d.keys)
+		hint = "; an administrator can grant what is needed: " +
+			"etcdctl role grant-permission ROLE readwrite --prefix=true " + string(d.keys)
 	case is(err, rpctypes.ErrUserEmpty):
 		hint = "; the cluster has users: set username and password"
 	case is(err, rpctypes.ErrNoSpace):
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
 	case status.Code(err) == codes.Unimplemented:
 		hint = "; is this the address of an etcd 3.4 or later?"
-	case d.ownClient: // others may dial as they like
-		hint = byProxy(d.client.Endpoints())
 	}
 	if d.login != nil {
 		err = clean.Secrets(err, append(d.login.token.All(), d.login.password.All()...)...)

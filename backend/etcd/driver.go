@@ -29,6 +29,7 @@ type driver struct {
 	kv        clientv3.KV      // of the connection: what a program puts in the place of the client's does not move keys
 	watcher   clientv3.Watcher // the same
 	login     *login
+	proxy     string // that connections lead through, as errors name it; "": none, or it is not known
 	keys      keyPrefix
 	origins   origins
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -90,8 +91,10 @@ func (d *driver) connect(o Options, files bool) error {
 			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 		}
 		config.Endpoints = append(config.Endpoints, address)
+		_, host, _ := strings.Cut(address, "://")
+		d.proxy = cmp.Or(d.proxy, client.ByProxy(&url.URL{Scheme: "https", Host: host})) // as gRPC does
 	}
-	if byProxy(config.Endpoints) == "" { // a dialer of ours would lead past it
+	if d.proxy == "" { // a dialer of ours would lead past it
 		dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
 		config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
