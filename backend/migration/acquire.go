@@ -123,14 +123,20 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 	if len(attempts) == 0 {
 		return nil
 	}
-	now, lead := uint64(time.Now().UnixMicro()), termLead(ctx)
-	reserved, cancel := withReserve(ctx) // time must be left to release the old lease if the new store hangs
+	now, left := time.Now(), time.Minute
+	if end, ok := ctx.Deadline(); ok {
+		left = time.Until(end)
+	}
+	reserved, cancel := context.WithTimeout(ctx, left*3/4) // then the old lease is released if the new store hangs
 	defer cancel()
 
+	// The term must exceed those that are known and the clock by so much that neither store gives out a greater
+	// one on its own, because its clock is ahead of ours, or because time passes until the last bid of this call.
+	lead := uint64(max(left, 2*time.Second).Microseconds())
 	attempts = b.preflight(reserved, attempts)
 	for _, t := range attempts {
-		t.bid.Expected = t.pair.half[older].Lease
-		t.bid.MinTerm = max(now, t.bid.MinTerm, t.pair.half[older].Term, t.pair.half[newer].Term) + lead
+		known := max(t.bid.MinTerm, t.pair.half[older].Term, t.pair.half[newer].Term, uint64(now.UnixMicro()))
+		t.bid.Expected, t.bid.MinTerm = t.pair.half[older].Lease, known+lead
 		t.got[newer].Outcome = backend.Refused // until a bid is made there
 	}
 	oldErr := b.bid(reserved, older, attempts)
@@ -163,25 +169,6 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 
 func (t *attempt) hasBoth() bool {
 	return t.got[older].Outcome == backend.Granted && t.got[newer].Outcome == backend.Granted
-}
-
-// termLead is by how many microseconds a term for both stores exceeds the known terms and the
-// clock. It must be so great that neither store gives out a greater term on its own, because
-// its clock is ahead of ours, or because time passes until the last bid of this call.
-func termLead(ctx context.Context) uint64 {
-	lead := time.Minute
-	if end, ok := ctx.Deadline(); ok {
-		lead = max(2*time.Second, time.Until(end))
-	}
-	return uint64(lead.Microseconds())
-}
-
-// withReserve returns a context that ends after three quarters of the time that is left.
-func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
-	if end, ok := ctx.Deadline(); ok {
-		return context.WithTimeout(ctx, time.Until(end)*3/4)
-	}
-	return context.WithCancel(ctx)
 }
 
 // agreed reports whether a leadership has the same term in both stores, so that either can
