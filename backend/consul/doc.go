@@ -12,11 +12,6 @@
 // what Consul is good for; package lease has the argument why two processes never lead at
 // once.
 //
-// # Options
-//
-// [Options] has the agent's address, the token, TLS, the datacenter and the prefix of all
-// keys ("election" by default). No environment variable is read.
-//
 // # Rights
 //
 // A token needs this right. Observers need only list.

@@ -10,16 +10,13 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// maxTold is how many records Listen tells with each change. If there are more, it only says that
-// something has changed.
-const maxTold = 100
-
 // listenPause is how long nobody listens after a call has needed the connection of a query.
 const listenPause = 5 * time.Minute
 
 // Listen implements [lease.Listener] by a query that the server answers once a record has
 // changed. Sessions are elsewhere, so a renewal wakes nobody. The query continues from the index
-// of the last call, so that no change in between is missed.
+// of the last call, so that no change in between is missed. More than maxByKey records are not told: then it
+// only says that something has changed.
 func (d *driver) Listen(
 	ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool,
 ) error {
@@ -45,7 +42,7 @@ func (d *driver) Listen(
 			return d.fail(err)
 		}
 		d.mu.Lock()
-		d.listened, d.tooMany = now, d.tooMany || len(items) > maxTold
+		d.listened, d.tooMany = now, d.tooMany || len(items) > maxByKey
 		if now != before {
 			d.records.at = time.Time{} // an edit by hand does not change the key changes
 		}
