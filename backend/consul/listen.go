@@ -16,9 +16,9 @@ const listenPause = 5 * time.Minute
 // Listen implements [lease.Listener] by a query that the server answers once a record has
 // changed. Sessions are elsewhere, so a renewal wakes nobody. The query continues from the index
 // of the last call, so that no change in between is missed. More than maxByKey records are not told: then it
-// only says that something has changed.
+// only says that something has changed. The next reading shows that somebody has deleted a record.
 func (d *driver) Listen(
-	ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool,
+	ctx context.Context, _ uint64, _ []lease.Item, on func([]lease.Item, uint64) bool,
 ) error {
 	for {
 		if time.Since(time.Unix(0, d.full.Load())) < listenPause {
@@ -33,7 +33,9 @@ func (d *driver) Listen(
 		if tooMany {
 			now, err = d.index(ctx, strings.TrimSuffix(d.directory(lease.Records), "/"), before)
 		} else {
-			items, now, err = d.waitForRecords(ctx, before, known)
+			var there map[lease.Key]lease.Item
+			there, now, err = d.list(ctx, lease.Records, before)
+			items = slices.Collect(maps.Values(there))
 		}
 		if err != nil {
 			if ctx.Err() != nil && before > 0 {
@@ -60,19 +62,4 @@ func (d *driver) Listen(
 			return nil
 		}
 	}
-}
-
-// waitForRecords returns the records once the index of their keys differs, and those that are
-// known and no longer there.
-func (d *driver) waitForRecords(
-	ctx context.Context, after uint64, known []lease.Item,
-) ([]lease.Item, uint64, error) {
-	there, now, err := d.list(ctx, lease.Records, after)
-	items := slices.Collect(maps.Values(there))
-	for _, it := range known {
-		if _, is := there[it.Key]; it.Kind == lease.Records && !is {
-			items = append(items, lease.Item{Key: it.Key, Order: now, Age: -1})
-		}
-	}
-	return items, now, err
 }
