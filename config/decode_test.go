@@ -287,7 +287,7 @@ func TestASecretInPlaceOfANameIsNotShown(t *testing.T) {
 		"etcd: cert_file and key_file":   "backend: etcd\netcd: {endpoints: [h], cert_file: /no/such/file, key_file: /no/key}\n",
 		"zookeeper.password_file":        "backend: zookeeper\nzookeeper: {servers: [h], user: a, tls: true, password_file: /no/such/file}\n",
 		"zookeeper: ca_file":             "backend: zookeeper\nzookeeper: {servers: [h], ca_file: /no/such/file}\n",
-		"consul: token_file":             "backend: consul\nconsul: {token_file: /no/such/file}\n",
+		"consul.token_file":              "backend: consul\nconsul: {token_file: /no/such/file}\n",
 		"consul: ca_file":                "backend: consul\nconsul: {address: \"https://h\", ca_file: /no/such/file}\n",
 		"consul: cert_file and key_file": "backend: consul\nconsul: {address: \"https://h\", cert_file: /no/such/file, key_file: /no/key}\n",
 	} {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/client"
 )
@@ -54,17 +52,10 @@ func (d *driver) connect(o Options) error {
 		return errors.New("both TLS and files for TLS are set")
 	case (o.TLS != nil || files) && !secure:
 		return errors.New("TLS is configured, so the address must begin with https://")
-	case o.Token != "" && o.TokenFile != "":
-		return errors.New("both Token and TokenFile are set")
+	case o.TokenFile != "" && o.Token == "" && !d.token.ReadAgain(o.TokenFile):
+		return errors.New("TokenFile cannot be read, or does not have one line")
 	}
-	if d.tokenFile = o.TokenFile; d.tokenFile != "" {
-		if _, err := os.ReadFile(d.tokenFile); err != nil {
-			return fmt.Errorf("token_file: %w", clean.FileError(err))
-		}
-		if !d.token.ReadAgain(d.tokenFile) {
-			return errors.New("token_file: it does not have one line")
-		}
-	}
+	d.tokenFile = o.TokenFile
 
 	config := o.TLS.Clone()
 	if config == nil {

@@ -21,11 +21,11 @@ type Options struct {
 	// if a proxy needs one. It must not contain credentials. Default: 127.0.0.1:8500.
 	Address string `yaml:"address" json:"address"`
 
-	// Token is the ACL token. It is never shown. TokenFile names a file that contains it
-	// instead. The file is read again when the token is refused; while it contains no
-	// token, the last one stays in use. Default: none.
+	// Token is the ACL token. It is never shown. TokenFile is a file with the token, where it may be replaced: it
+	// is read again when the token is refused; while it contains no token, the last one stays in use. In a
+	// configuration it is token_file. Default: none.
 	Token     string `yaml:"token" json:"token"`
-	TokenFile string `yaml:"token_file" json:"token_file"`
+	TokenFile string `yaml:"-" json:"-"`
 
 	// CAFile has the trusted certificates, CertFile and KeyFile the client's own, all in
 	// PEM. ServerName is the expected name in the agent's certificate. Any of them, or

@@ -29,7 +29,6 @@ func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
 		"a socket without path":      {Address: "unix://"},
 		"a slash":                    {Prefix: "a/"},
 		"a control character":        {Prefix: "a\x00b"},
-		"two tokens":                 {Token: secret, TokenFile: "/x"},
 		"no token file":              {TokenFile: "/does/not/exist"},
 		"no authorities":             {Address: "https://localhost", CAFile: "/does/not/exist"},
 		"half a certificate":         {Address: "https://localhost", CertFile: "/x"},
