@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -112,10 +111,14 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 		v.Holder, v.TTL, v.Renew, v.Age = leader.Holder, leader.TTL, leader.Renew, leader.Age
 	}
 
+	// A nominee accepts as soon as one store shows the nomination, so the nomination may arrive in the other
+	// store after the acceptance.
 	v.Request = backend.Request{}
-	for _, h := range []*half{o, n} {
-		if h.Request.Kind != "" && h.Request.Term == v.Term && weight(h.Request.Kind) >= weight(v.Request.Kind) {
-			v.Request = h.Request
+	for _, kind := range []backend.RequestKind{backend.Nominate, backend.Accept, backend.Depose} {
+		for _, h := range []*half{o, n} {
+			if h.Request.Kind == kind && h.Request.Term == v.Term {
+				v.Request = h.Request
+			}
 		}
 	}
 
@@ -162,12 +165,6 @@ func (b *Backend) leader(p *pair) *half {
 func (b *Backend) isOurs(h *half) bool {
 	me := b.owner.Nonce()
 	return me != "" && h.Holder.Nonce == me
-}
-
-// weight orders the requests of the two stores. A nominee accepts as soon as one store shows
-// the nomination, so the nomination may arrive in the other store after the acceptance.
-func weight(k backend.RequestKind) int {
-	return slices.Index([]backend.RequestKind{backend.Nominate, backend.Accept, backend.Depose}, k)
 }
 
 // note updates both halves from the answers to a call, and returns the combined lease.
