@@ -75,6 +75,7 @@ func (d *driver) connect(o Options) error {
 		}
 	}
 	d.transport = &transport{Next: next, idle: next.CloseIdleConnections, driver: d}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	// The library fills in zero fields from the environment. So every field that matters
 	// is set here, and transport removes the rest.
 	d.client, err = api.NewClient(&api.Config{
@@ -85,9 +86,6 @@ func (d *driver) connect(o Options) error {
 	})
 	return err
 }
-
-// stay is for an http.Client that follows no redirection.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // maxConns is how many connections a process keeps: one of them waits for changes.
 const maxConns = 5

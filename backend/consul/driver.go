@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/backend/page"
 	"github.com/go-election/go-election/internal/client"
 )
 
@@ -190,19 +191,13 @@ func (d *driver) view(
 }
 
 // List implements [lease.Driver]. It reads all items of the kind.
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
-	var v lease.View
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
 	items, _, err := d.list(ctx, kind, 0)
 	if err != nil {
 		return v, d.fail(err)
 	}
-	for k, it := range items {
-		if k.Name >= from {
-			v.Items = append(v.Items, it)
-		}
-	}
-	slices.SortFunc(v.Items, func(a, b lease.Item) int { return strings.Compare(a.Name, b.Name) })
-	v.Items = v.Items[:min(limit, len(v.Items))]
+	name := func(it lease.Item) string { return it.Name }
+	v.Items = page.Cut(slices.Collect(maps.Values(items)), from, limit, name)
 	d.finish(&v)
 	return v, nil
 }
