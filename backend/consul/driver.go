@@ -110,19 +110,13 @@ func checksum(key string, value []byte) uint64 {
 const maxByKey = 100
 
 // Read implements [lease.Driver]. It takes a transaction for each 128 keys. Many records are listed.
-func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	v, err := d.read(ctx, keys, true)
-	return v, d.fail(err)
-}
-
-// read reads items. again is for view.
-func (d *driver) read(ctx context.Context, keys []lease.Key, again bool) (v lease.View, err error) {
+func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
 	began := time.Now()
 	pairs, err := d.get(ctx, d.names(keys)...)
-	if err != nil {
-		return v, err
+	if err == nil {
+		v, err = d.view(ctx, began, keys, pairs)
 	}
-	return d.view(ctx, began, keys, pairs, again)
+	return v, d.fail(err)
 }
 
 // byKey returns the keys that are read one by one: many records are listed.
@@ -145,10 +139,9 @@ func (d *driver) names(keys []lease.Key) []string {
 
 // view returns the answer of a reading that began then and has found pairs. It lists records if they are
 // many, and counts them after the meta item, so that a change that requires that item counts no record
-// twice. If there are some and there was no meta item, the first one may have been made in between; then
-// again tells whether all is read anew.
+// twice. The very first one may be made in between: then the meta item seems to be lost, until the next reading.
 func (d *driver) view(
-	ctx context.Context, began time.Time, keys []lease.Key, pairs map[string]*api.KVPair, again bool,
+	ctx context.Context, began time.Time, keys []lease.Key, pairs map[string]*api.KVPair,
 ) (v lease.View, err error) {
 	items := make(map[lease.Key]lease.Item, len(keys))
 	for _, k := range byKey(keys) {
@@ -174,7 +167,7 @@ func (d *driver) view(
 		}
 		v.Items = append(v.Items, it)
 	}
-	if meta := (lease.Key{Kind: lease.Metas}); slices.Contains(keys, meta) {
+	if slices.Contains(keys, lease.Key{Kind: lease.Metas}) {
 		names, answer, err := d.client.KV().Keys(d.directory(lease.Records), "", d.query(ctx, 0))
 		if err == nil {
 			err = complete(answer)
@@ -182,9 +175,7 @@ func (d *driver) view(
 		if err != nil {
 			return v, err
 		}
-		if v.Records = int64(len(names)); v.Records > 0 && pairs[d.key(meta)] == nil && again {
-			return d.read(ctx, keys, false)
-		}
+		v.Records = int64(len(names))
 	}
 	d.finish(&v)
 	return v, nil

@@ -48,7 +48,7 @@ func (d *driver) Write(
 		}
 	}
 	if w.found != nil {
-		if v, err := d.view(ctx, w.began, changes[0].Read, w.found, true); err == nil {
+		if v, err := d.view(ctx, w.began, changes[0].Read, w.found); err == nil {
 			w.Results[0].View = &v
 		}
 	}
