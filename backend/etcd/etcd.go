@@ -74,12 +74,9 @@ func (d *driver) connect(o Options, files bool) error {
 			}),
 		},
 	}
-	https := slices.ContainsFunc(o.Endpoints, func(e string) bool {
-		scheme, _, _ := strings.Cut(e, "://")
-		return strings.EqualFold(scheme, "https")
-	})
+	https := func(e string) bool { return strings.HasPrefix(strings.ToLower(e), "https://") }
 	var err error
-	if config.TLS = o.TLS.Clone(); o.TLS == nil && (files || https) {
+	if config.TLS = o.TLS.Clone(); o.TLS == nil && (files || slices.ContainsFunc(o.Endpoints, https)) {
 		if config.TLS, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
 			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 		}
