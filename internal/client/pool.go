@@ -22,16 +22,16 @@ type Pool[C any] struct {
 	Close func(C)
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when something below has changed; nil: nobody waits
-	idle    []*Conn[C]    // the one that was used last is the last one
-	used    int           // connections that are neither idle nor being opened
-	waiting int           // calls of Take
-	stop    func()        // ends the watching of a connection; nil: none is watched
+	changed sync.Cond  // something below has
+	idle    []*Conn[C] // the one that was used last is the last one
+	used    int        // connections that are neither idle nor being opened
+	waiting int        // calls of Take
+	stop    func()     // ends the watching of a connection; nil: none is watched
 
-	generation   int // connections of another one are not used again
-	opening      int // how many are being opened, also as successors, or for long
-	begun        int // how many of them have begun lately, and are no successors
-	failures     int // of opening, so far
+	generation   int       // connections of another one are not used again
+	opening      int       // how many are being opened, also as successors
+	begun        time.Time // when the last one has begun that is no successor
+	failures     int       // of opening, so far
 	failed       error
 	replaceAfter time.Time
 	closed       bool
@@ -67,17 +67,26 @@ func (p *Pool[C]) Take(ctx context.Context, more bool) (*Conn[C], error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting++
-	defer func() { p.waiting--; p.note() }()
+	defer func() { p.waiting--; p.changed.Broadcast() }()
 	return p.take(ctx, most, func() bool { return true })
 }
 
 // take waits until may allows to take an idle connection, and there is one. The caller holds p.mu.
 func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C], error) {
-	failures := p.failures
-	for {
+	if p.changed.L == nil {
+		p.changed.L = &p.mu
+	}
+	defer context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.changed.Broadcast()
+	})()
+	for failures := p.failures; ; p.changed.Wait() {
 		switch last := len(p.idle) - 1; {
 		case p.closed:
 			return nil, errClosed
+		case ctx.Err() != nil && p.failures > failures:
+			return nil, p.failed
 		case ctx.Err() != nil: // open none for nobody
 			return nil, ctx.Err()
 		case last >= 0 && may():
@@ -94,62 +103,24 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 		case p.stop != nil && may():
 			p.stop()
 			p.stop = nil
-		case p.failures == failures && p.used+len(p.idle) < most && p.begun == 0 && p.opening < openAtOnce:
+		case p.failures == failures && p.used+len(p.idle) < most && p.mayBegin():
 			p.begin(false)
 		}
-		if err := p.wait(ctx); err != nil {
-			if p.failures > failures {
-				err = p.failed
-			}
-			return nil, err
-		}
 	}
 }
 
-// wait waits for a change. The caller holds p.mu.
-func (p *Pool[C]) wait(ctx context.Context) error {
-	if p.changed == nil {
-		p.changed = make(chan struct{})
-	}
-	changed := p.changed
-	p.mu.Unlock()
-	defer p.mu.Lock()
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// note wakes all that wait. The caller holds p.mu.
-func (p *Pool[C]) note() {
-	if p.changed != nil {
-		close(p.changed)
-		p.changed = nil
-	}
+// mayBegin reports whether the server may be asked for a connection: for one, and for another one if that takes long.
+func (p *Pool[C]) mayBegin() bool {
+	return p.opening == 0 || p.opening < openAtOnce && time.Since(p.begun) > openSoon
 }
 
 // begin begins to open a connection, or the successor of all. The caller holds p.mu.
 func (p *Pool[C]) begin(successor bool) {
 	p.opening++
-	generation, recent := p.generation, !successor
-	if recent {
-		p.begun++
+	if !successor {
+		p.begun = time.Now()
 	}
-	leave := func() {
-		if recent {
-			recent = false
-			p.begun--
-			p.note()
-		}
-	}
-	slow := time.AfterFunc(openSoon, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		leave()
-	})
-
+	generation := p.generation
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), openLimit)
 		defer cancel()
@@ -157,9 +128,7 @@ func (p *Pool[C]) begin(successor bool) {
 
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		slow.Stop()
 		p.opening--
-		leave()
 		switch surplus := !successor && p.used+len(p.idle) >= p.Most; {
 		case err != nil && successor:
 			p.replaceAfter = time.Now().Add(openAgain)
@@ -174,7 +143,7 @@ func (p *Pool[C]) begin(successor bool) {
 			}
 			p.idle = append(p.idle, p.conn(c))
 		}
-		p.note()
+		p.changed.Broadcast()
 	}()
 }
 
@@ -199,7 +168,7 @@ func (p *Pool[C]) leave() {
 		p.stop()
 		p.stop = nil
 	}
-	p.note()
+	p.changed.Broadcast()
 }
 
 // Give gives a connection back. One that is broken is closed.
@@ -217,7 +186,7 @@ func (p *Pool[C]) Give(c *Conn[C], broken bool) {
 		go p.Close(p.idle[0].C)
 		p.idle = p.idle[1:]
 	}
-	p.note()
+	p.changed.Broadcast()
 }
 
 // Watch calls f with a connection while no call needs it. Then the context of f ends, f returns its error, and Watch
