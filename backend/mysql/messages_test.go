@@ -67,6 +67,7 @@ func TestALateChangeDoesNothing(t *testing.T) {
 			trap.Wait(t, patience)
 			cancel()
 			<-done
+			d.Close() // its connections end, with no answer
 			drivertest.MustPut(t, other, &v, &lease.Record{Election: name, Term: 2})
 			trap.Release()
 			testbed.Eventually(t, patience, "the late request is executed", func() error {

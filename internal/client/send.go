@@ -8,6 +8,7 @@ import (
 const (
 	copies   = 3               // of a message, at most
 	lateness = 2 * time.Second // how long a connection may answer after the end of a call; or else it is closed
+	longest  = time.Minute     // of a call that names no end
 )
 
 // Send sends a message on a connection of p, and returns the answer. If the connection breaks, a copy is sent on another
@@ -28,16 +29,12 @@ func Send[C, A any](ctx, end context.Context, p *Pool[C],
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	within := func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
-	var late <-chan time.Time
-	if by, ok := ctx.Deadline(); ok {
-		ticker := time.NewTicker(max(1, time.Until(by)/copies))
-		defer ticker.Stop()
-		late = ticker.C
-		within = func() (context.Context, context.CancelFunc) {
-			return context.WithDeadline(end, by.Add(lateness))
-		}
+	by, ok := ctx.Deadline()
+	if !ok {
+		by = time.Now().Add(longest)
 	}
+	late := time.NewTicker(max(1, time.Until(by)/copies))
+	defer late.Stop()
 
 	outcomes := make(chan outcome, copies)
 	sendCopy := func(again bool) {
@@ -46,8 +43,8 @@ func Send[C, A any](ctx, end context.Context, p *Pool[C],
 		if c, o.err = p.Take(ctx, again); o.err == nil {
 			broken := false
 			if o.err = ctx.Err(); o.err == nil { // or else another copy was answered meanwhile
-				ctx, cancel := within()
-				o.answer, broken, o.err = send(ctx, c.C)
+				within, cancel := context.WithDeadline(end, by.Add(lateness))
+				o.answer, broken, o.err = send(within, c.C)
 				cancel()
 			}
 			p.Give(c, broken)
@@ -65,7 +62,7 @@ func Send[C, A any](ctx, end context.Context, p *Pool[C],
 			if o.err == nil || isFinal(o.err) || ended == copies && ctx.Err() == nil {
 				return o.answer, o.err
 			}
-		case <-late:
+		case <-late.C:
 		case <-ctx.Done():
 			return answer, context.Cause(ctx)
 		}
