@@ -108,8 +108,6 @@ type origin struct {
 }
 
 const (
-	maxFormer = 8 // servers that have lately been replaced
-
 	maxItems = 64        // puts and checks in one change
 	maxValue = 256 << 10 // of a value, which is longer in a message: see maxMessage
 )
@@ -271,9 +269,7 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 				d.former = map[string]time.Time{}
 			}
 			maps.DeleteFunc(d.former, func(_ string, replaced time.Time) bool { return time.Since(replaced) >= d.MaxTTL })
-			if len(d.former) < maxFormer {
-				d.former[last] = time.Now()
-			}
+			d.former[last] = time.Now()
 		}
 	}
 	d.now.epoch, d.now.position = epoch, max(d.now.position, position)
