@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/relational"
@@ -120,7 +119,4 @@ func accountOf(who string) string {
 
 // isPlain reports whether a log shows a name unchanged: logs escape what strconv.Quote
 // escapes. Servers allow 80 characters.
-func isPlain(name string) bool {
-	escaped := func(r rune) bool { return r == '"' || r == '\\' || !strconv.IsPrint(r) }
-	return len(name) <= 320 && utf8.ValidString(name) && !strings.ContainsFunc(name, escaped)
-}
+func isPlain(name string) bool { return len(name) <= 320 && strconv.Quote(name) == `"`+name+`"` }
