@@ -209,26 +209,6 @@ func TestTLSAndSCRAM(t *testing.T) {
 	}
 }
 
-// The environment completes a DSN, or makes it unusable. An error that may come from there names the variables.
-func TestAnErrorNamesTheVariablesThatCompleteADSN(t *testing.T) {
-	db := withTable(t, testbed.SharedPostgres(t).Database(t))
-	for name, value := range map[string]string{
-		"PGSERVICE": "nowhere", "PGTARGETSESSIONATTRS": "nowhere", "PGSSLROOTCERT": "/nowhere", "PGTZ": "nowhere", "PGOPTIONS": "-c nowhere=1",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(name, value)
-			b, err := Open(Options{DSN: db.DSN("")})
-			if err == nil {
-				defer b.Close()
-				err = b.CreateTables(t.Context())
-			}
-			if err == nil || backend.Class(err) == backend.ErrUnavailable || !strings.Contains(err.Error(), name) {
-				t.Errorf("with %s=%s: %v; want an error that names it", name, value, err)
-			}
-		})
-	}
-}
-
 // A file that the DSN names is read for each connection. An error names it, or says that it is one, and not that the
 // DSN is wrong; while somebody writes it nobody is denied.
 func TestAFileOfTheDSNIsToldFromTheDSN(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -227,9 +226,6 @@ func (d *driver) connect(dsn, file string) error {
 				err = errors.Join(err, client.Expired("sslcert", own))
 			}
 		}
-		if err != nil && isDenied(err) {
-			err = fmt.Errorf("%w%s", err, byEnvironment())
-		}
 		return &conn{Conn: c}, err
 	}
 	return nil
@@ -244,19 +240,24 @@ const (
 
 // Errors of a DSN. Their text has no part of it.
 var (
-	errDSN  = errors.New("the dsn cannot be used; it is not shown, since it may hold a password. The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with special characters is percent-encoded: %25 stands for %, %40 for @")
-	errFile = errors.New("a file that the dsn names (sslrootcert, sslcert, sslkey, servicefile) cannot be used: somebody may be writing it")
+	errDSN = errors.New("the dsn cannot be used; it is not shown, since it may hold a password. " +
+		"The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with " +
+		"special characters is percent-encoded: %25 stands for %, %40 for @. PGSERVICE, PGSSLMODE and " +
+		"others of the environment complete it")
+	errFile = errors.New("a file that the dsn names (sslrootcert, sslcert, sslkey, servicefile) cannot be used: " +
+		"somebody may be writing it")
 )
 
 // parse reads a DSN, with user and password of another one.
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is taken for a parameter
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, fmt.Errorf("the dsn names a file: %w%s", clean.FileError(file), byEnvironment())
+		return nil, fmt.Errorf("the dsn, or PGSSLROOTCERT or another variable of the environment, names a file: %w",
+			clean.FileError(file))
 	}
 	// The text of the error may have the password, and so may a host with an @ that is no path of a socket.
 	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' {
-		return nil, fmt.Errorf("%w%s", errDSN, byEnvironment())
+		return nil, errDSN
 	}
 	c := of.ConnConfig
 	if l, err := pgxpool.ParseConfig(strings.TrimSpace(login)); err == nil { // or somebody is writing the file
@@ -274,21 +275,6 @@ func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
 	return c, nil
-}
-
-// byEnvironment names the variables that complete a DSN, or make it unusable: "; …", or "".
-func byEnvironment() string {
-	var names []string
-	for _, variable := range os.Environ() {
-		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "PG") && value != "" {
-			names = append(names, name)
-		}
-	}
-	if names == nil {
-		return ""
-	}
-	slices.Sort(names)
-	return "; these variables of the environment may count, too: " + strings.Join(names, ", ")
 }
 
 // primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of the running time
