@@ -21,8 +21,7 @@ type table struct {
 	shape   shape
 	zone    *time.Location
 	names   *strings.Replacer
-	owners  map[string]string // of keys
-	checked atomic.Bool       // its time is a TIMESTAMP
+	checked atomic.Bool // its time is a TIMESTAMP
 
 	// lifetime is for how long a row is safe from the other programs, and how long one of theirs is watched.
 	lifetime time.Duration
@@ -69,7 +68,7 @@ func (t *table) Read(ctx context.Context, elections []string) (states []beside.S
 		}
 		for i := range rows {
 			s := t.state(&rows[i])
-			_, s.Err = t.key(part[i])
+			s.Err = t.check(part[i])
 			states = append(states, s)
 		}
 	}
@@ -89,17 +88,16 @@ func (t *table) Take(ctx context.Context, takings []beside.Taking) ([]beside.Res
 // take takes a row, or makes it. The statement is pinned to the holder and the time that were read, and if they are
 // another program's, to its own comparison.
 func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Result {
-	key, _ := t.key(o.Election)
-	holder, at, statement := text(t.shape.holderOf(o.ID, o.Term)), "NOW()", takeSQL
+	key, holder, at, statement := text(o.Election), text(t.shape.holderOf(o.ID, o.Term)), "NOW()", takeSQL
 	if o.Sealed {
 		at = "'" + sealed + "'"
 	}
 	if termOf(was.holder) == 0 {
 		statement = takeExpiredSQL
 	}
-	statement = t.statement(statement, holder, at, text(key), text(was.holder), text(was.time))
+	statement = t.statement(statement, holder, at, key, text(was.holder), text(was.time))
 	if !was.found {
-		statement = t.statement(insertSQL, text(key), holder, at)
+		statement = t.statement(insertSQL, key, holder, at)
 	}
 
 	rows, err := t.read(ctx, fmt.Sprintf("acquire %q", o.Election), []string{o.Election}, statement)
@@ -107,8 +105,8 @@ func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Resu
 	case err != nil:
 		return beside.Result{Err: err}
 	case !rows[0].found && !was.found:
-		return beside.Result{Err: fmt.Errorf("mysqltable: acquire %q: %w: no row can be added to %s: it takes another key for the same as %q, or its AUTO_INCREMENT is used up",
-			o.Election, backend.ErrDenied, t.options.Table, key)}
+		return beside.Result{Err: fmt.Errorf("mysqltable: acquire %q: %w: no row can be added to %s: "+
+			"it takes another key for the same, or its AUTO_INCREMENT is used up", o.Election, backend.ErrDenied, t.options.Table)}
 	}
 	return t.result(&rows[0], o)
 }
@@ -141,8 +139,7 @@ func (t *table) Keep(ctx context.Context, owned []beside.Owned) (results []besid
 	for part := range slices.Chunk(owned, chunk) {
 		names, pairs := make([]string, len(part)), make([]string, len(part))
 		for i, o := range part {
-			key, _ := t.key(o.Election)
-			names[i], pairs[i] = o.Election, pair(key, t.shape.holderOf(o.ID, o.Term))
+			names[i], pairs[i] = o.Election, pair(o.Election, t.shape.holderOf(o.ID, o.Term))
 		}
 		rows, err := t.renew(ctx, names, pairs)
 		if err != nil {
@@ -188,8 +185,8 @@ func (t *table) Drop(ctx context.Context, owned []beside.Owned) error {
 	for part := range slices.Chunk(owned, chunk) {
 		statements := make([]string, len(part))
 		for i, o := range part {
-			key, _ := t.key(o.Election)
-			statements[i] = t.statement(dropSQL, text(key), text(key), text(mark(o.Term)))
+			key := text(o.Election)
+			statements[i] = t.statement(dropSQL, key, key, text(mark(o.Term)))
 		}
 		if _, err := t.query(ctx, fmt.Sprintf("release %d rows", len(part)), statements...); err != nil {
 			return err

@@ -40,9 +40,6 @@ type Options struct {
 	// has daylight saving time: no member of this module leads across the moment at which
 	// its clocks spring forward. Default: UTC.
 	Zone string
-
-	// Keys are the keys of elections in the table, by name. Any other election's key is its name.
-	Keys map[string]string
 }
 
 // A Backend shares elections with other programs. It implements [backend.Backend].
@@ -57,16 +54,15 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options
 func init() {
 	type section struct {
 		mysql.Options `yaml:",inline"`
-		Table         string            `yaml:"table" json:"table"`
-		Layout        Layout            `yaml:"layout" json:"layout"`
-		Threshold     time.Duration     `yaml:"threshold" json:"threshold"`
-		Zone          string            `yaml:"zone" json:"zone"`
-		Keys          map[string]string `yaml:"keys" json:"keys"`
-		Create        bool              `yaml:"create_tables" json:"create_tables"`
+		Table         string        `yaml:"table" json:"table"`
+		Layout        Layout        `yaml:"layout" json:"layout"`
+		Threshold     time.Duration `yaml:"threshold" json:"threshold"`
+		Zone          string        `yaml:"zone" json:"zone"`
+		Create        bool          `yaml:"create_tables" json:"create_tables"`
 	}
 	backend.Register(Name, section{Create: true}, func(c section) (*Backend, error) {
 		c.KeepSchema = !c.Create
-		return Open(Options{MySQL: c.Options, Table: c.Table, Layout: c.Layout, Threshold: c.Threshold, Zone: c.Zone, Keys: c.Keys})
+		return Open(Options{MySQL: c.Options, Table: c.Table, Layout: c.Layout, Threshold: c.Threshold, Zone: c.Zone})
 	})
 }
 
@@ -108,15 +104,9 @@ func newTable(o Options) (*table, error) {
 		return nil, fmt.Errorf("zone is %.60q; it must be a name such as Europe/Berlin, and this system must know it", o.Zone)
 	}
 
-	t := &table{options: o, shape: s, zone: zone, names: s.names(o), lifetime: o.Threshold, owners: make(map[string]string, len(o.Keys))}
+	t := &table{options: o, shape: s, zone: zone, names: s.names(o), lifetime: o.Threshold}
 	if s.strict {
 		t.lifetime += time.Second
-	}
-	for name, key := range o.Keys {
-		if other, ok := t.owners[key]; ok {
-			return nil, fmt.Errorf("keys: %.80q and %.80q have the same key", name, other)
-		}
-		t.owners[key] = name
 	}
 	return t, nil
 }

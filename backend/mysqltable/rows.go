@@ -1,7 +1,6 @@
 package mysqltable
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -62,20 +61,13 @@ func (t *table) statement(s string, expressions ...string) string {
 	return s
 }
 
-// key returns an election's key, or "" and why it has none.
-func (t *table) key(election string) (string, error) {
-	key, why := cmp.Or(t.options.Keys[election], election), ""
-	if len(key) > t.shape.width || !plainText.MatchString(key) {
-		why = fmt.Sprintf("must be 1 to %d characters of printable ASCII, without a blank at either end", t.shape.width)
+// check returns an error if an election cannot have a row: its name is the key.
+func (t *table) check(election string) error {
+	if len(election) > t.shape.width || !plainText.MatchString(election) {
+		return fmt.Errorf("mysqltable: election %.80q: %w: the name is the key in the table, and must be "+
+			"1 to %d characters of printable ASCII, without a blank at either end", election, backend.ErrInvalid, t.shape.width)
 	}
-	if owner, ok := t.owners[key]; ok && owner != election {
-		why = fmt.Sprintf("is that of %.80q", owner)
-	}
-	if why != "" {
-		return "", fmt.Errorf("mysqltable: election %.80q: %w: the key %.80q %s; choose another name, or a key for it",
-			election, backend.ErrInvalid, key, why)
-	}
-	return key, nil
+	return nil
 }
 
 // query sends statements, once the table was checked.
@@ -111,12 +103,13 @@ func (t *table) checkTable(ctx context.Context) error {
 // read sends statements, and then reads the rows of elections, in their order. So what it returns is as it stands
 // after the statements, whatever has become of them.
 func (t *table) read(ctx context.Context, what string, elections []string, statements ...string) ([]row, error) {
-	keys, expressions := make([]string, len(elections)), make([]string, len(elections))
-	for i, name := range elections {
-		keys[i], _ = t.key(name)
-		expressions[i] = text(keys[i])
+	keys := []string{text("")}
+	for _, name := range elections {
+		if t.check(name) == nil { // or the table may not know its letters
+			keys = append(keys, text(name))
+		}
 	}
-	answer, err := t.query(ctx, what, append(statements, t.statement(readSQL, strings.Join(expressions, ", ")))...)
+	answer, err := t.query(ctx, what, append(statements, t.statement(readSQL, strings.Join(keys, ", ")))...)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +121,9 @@ func (t *table) read(ctx context.Context, what string, elections []string, state
 			age: micros(cells[3]), now: time.UnixMicro(0).Add(micros(cells[4])).UTC(), expired: string(cells[5]) == "1",
 		}
 	}
-	rows := make([]row, len(keys))
-	for i, key := range keys {
-		rows[i] = found[key]
+	rows := make([]row, len(elections))
+	for i, name := range elections {
+		rows[i] = found[name]
 	}
 	return rows, nil
 }
