@@ -355,7 +355,7 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 func TestAnAddressMayLackItsPort(t *testing.T) {
 	for given, want := range map[string]string{"[::1]": "[::1]:3306", "::1": "[::1]:3306", "[fe80::1%lo]": "[fe80::1%lo]:3306", "db": "db:3306", "[::1]:7": "[::1]:7"} {
 		for _, o := range []Options{{DSN: "app@tcp(" + given + ")/app"}, {Config: &mysql.Config{Net: "tcp", Addr: given, DBName: "app"}}} {
-			if got := open(t, o).location; !strings.HasPrefix(got, want+"/") {
+			if got := open(t, o).Location; !strings.HasPrefix(got, want+"/") {
 				t.Errorf("%s leads to %s, want %s", given, got, want)
 			}
 		}

@@ -55,7 +55,7 @@ func (d *driver) openPool(o Options) (err error) {
 	if c.Net == "tcp" {
 		c.Addr = withPort(cmp.Or(c.Addr, "127.0.0.1"))
 	}
-	d.location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(c.Addr, "127.0.0.1:3306"))
+	d.Location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, loginLimit), cmp.Or(c.WriteTimeout, ioTimeout)
 	if c.Net == "tcp" && c.DialFunc == nil {

@@ -28,8 +28,7 @@ type driver struct {
 	conns    client.Pool[conn]
 	notifier notifier
 
-	location string
-	account  string // of the DSN, as statements have it
+	account string // of the DSN, as statements have it
 }
 
 var _ lease.Listener = (*driver)(nil)

@@ -2,26 +2,13 @@ package mysql
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/client"
 )
-
-var (
-	_ backend.Inspector   = (*Backend)(nil)
-	_ backend.Preflighter = (*Backend)(nil)
-	_ backend.Preparer    = (*Backend)(nil)
-)
-
-// Preflight implements [backend.Preflighter].
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	return b.driver.Preflight(ctx, b.Backend, bids)
-}
 
 const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'log_bin', 'sync_binlog',
  'innodb_flush_log_at_trx_commit', 'max_connections', 'max_allowed_packet', 'wsrep_on', 'group_replication_group_name',
@@ -32,31 +19,22 @@ const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections U
  WHERE CAST(USER AS BINARY) = CAST(SUBSTRING_INDEX(USER(), '@', 1) AS BINARY)
  UNION ALL SELECT 'processes', COUNT(*) FROM {table} WHERE kind = 'session' AND at > UTC_TIMESTAMP(6) - INTERVAL 2 MINUTE`
 
-// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Its
-// errors are those of any call that reads.
-func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.Enter(""); err != nil {
-		return nil, err
-	}
-	d := b.driver
-	if _, err = d.Read(ctx, nil); err != nil {
-		return nil, fmt.Errorf("mysql: inspect: %w", err)
-	}
+// Inspect implements [relational.Dialect].
+func (d *driver) Inspect(ctx context.Context) ([]backend.Diagnostic, error) {
 	rows, err := d.query(ctx, inspectSQL, fill(connectionsSQL, d.Settled()),
 		"SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'")
 	if err != nil {
-		return nil, fmt.Errorf("mysql: inspect: %w", d.Explain(ctx, err))
+		return nil, err
 	}
 	vars := map[string]string{}
 	for _, row := range rows {
 		vars[strings.ToLower(string(row[0]))] = clean.Text(string(row[1]), 200, false)
 	}
-	list = append(d.diagnostics(vars), d.connections(vars))
-	return append(list, d.InspectTTL(ttl)...), nil
+	return append(diagnostics(vars), connections(vars)), nil
 }
 
 // diagnostics explains the variables of a server.
-func (d *driver) diagnostics(vars map[string]string) (list []backend.Diagnostic) {
+func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
@@ -91,7 +69,7 @@ func (d *driver) diagnostics(vars map[string]string) (list []backend.Diagnostic)
 }
 
 // connections says how many connections there will be, and how many are left. A process that follows has one that waits.
-func (d *driver) connections(vars map[string]string) backend.Diagnostic {
+func connections(vars map[string]string) backend.Diagnostic {
 	fact := func(name string) int {
 		n, _ := strconv.Atoi(vars[name])
 		return n

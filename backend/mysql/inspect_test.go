@@ -14,7 +14,6 @@ import (
 
 // Inspect warns of settings that cost time after a restart or a failover, and cleans what the server says.
 func TestInspectWarnsOfWeakSettings(t *testing.T) {
-	d := open(t, Options{Config: clone(mysql.NewConfig(), func(c *mysql.Config) { c.DBName = "app" })})
 	sound := map[string]string{"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "version": "9.1.0"}
 	for _, x := range []struct {
 		name, value string
@@ -32,7 +31,7 @@ func TestInspectWarnsOfWeakSettings(t *testing.T) {
 		vars := maps.Clone(sound)
 		vars[x.name] = x.value
 		warned := false
-		for _, f := range d.diagnostics(vars) {
+		for _, f := range diagnostics(vars) {
 			warned = warned || f.Warning
 		}
 		if warned != x.warning {

@@ -55,14 +55,14 @@ type Options struct {
 	// false.
 	Poll bool `yaml:"poll" json:"poll"`
 
-	// KeepSchema forbids to create a missing table: see [Backend.Prepare]. In a configuration it is
+	// KeepSchema forbids to create a missing table. In a configuration it is
 	// create_tables: false. Default: false.
 	KeepSchema bool `yaml:"-" json:"-"`
 }
 
 // A Backend keeps leases in MySQL or MariaDB. It implements [backend.Backend].
 type Backend struct {
-	*lease.Backend
+	relational.Backend
 	driver *driver
 }
 
@@ -88,16 +88,13 @@ func Open(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
 	if d.notifier.poll {
-		return &Backend{lease.New(silent{d}), d}, nil
+		return &Backend{relational.NewBackend(silent{d}, &d.Driver), d}, nil
 	}
-	return &Backend{lease.New(d), d}, nil
+	return &Backend{relational.NewBackend(d, &d.Driver), d}, nil
 }
 
 // A silent driver tells nobody of changes.
 type silent struct{ lease.Driver }
-
-// Location implements [backend.Located]. It is empty with a DB, whose server is unknown.
-func (b *Backend) Location() string { return b.driver.location }
 
 func newTable(schema, prefix string) (relational.Table, error) {
 	return relational.NewTable("`", "A-Za-z", schema, prefix)

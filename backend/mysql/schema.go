@@ -48,35 +48,18 @@ func SchemaSQL(schema, prefix string) (string, error) {
 		grant(memberRights, t.String(), placeholderAccount) + "\n" + grant("SELECT", t.String(), "'observer'@'host'") + "\n", nil
 }
 
-// CreateTables creates the table if it does not exist. The account needs CREATE.
-func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
-
-// Grant gives an account, app or app@host, the rights of a member on the table, which must exist. The host is % if none is
-// named. This Backend's account must hold those rights WITH GRANT OPTION.
-func (b *Backend) Grant(ctx context.Context, name string) error {
+// Grant implements [relational.Dialect]. An account is app or app@host; the host is % if none is named.
+func (d *driver) Grant(ctx context.Context, t relational.Table, name string) error {
 	to := accountOf(name)
 	if !strings.Contains(name, "@") {
 		to = account(name, "%")
 	}
 	if to == placeholderAccount {
-		return fmt.Errorf("mysql: %w: the account is %.80q; it must be user@host, of printable characters", backend.ErrInvalid, name)
+		return fmt.Errorf("%w: it must be user@host, of printable characters", backend.ErrInvalid)
 	}
-
-	d := b.driver
-	t, err := d.Place(ctx)
-	if err == nil {
-		statement := strings.TrimSuffix(grant(memberRights, t.String(), to), ";")
-		_, err = d.query(ctx, statement)
-	}
-	if err != nil {
-		return fmt.Errorf("mysql: grant rights to %s: %w", to, d.Explain(ctx, err))
-	}
-	return nil
+	_, err := d.query(ctx, strings.TrimSuffix(grant(memberRights, t.String(), to), ";"))
+	return err
 }
-
-// Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
-// create it, and [Options].KeepSchema is not set.
-func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
 
 // CreateTables is like the method of this name, for a program's own pool, as in [Options].
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {

@@ -5,20 +5,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
-)
-
-var (
-	_ backend.Inspector   = (*Backend)(nil)
-	_ backend.Preflighter = (*Backend)(nil)
-	_ backend.Preparer    = (*Backend)(nil)
 )
 
 // tableSQL has the collation in which package lease lists names. kind is record, session, meta or origin.
@@ -54,35 +45,15 @@ func SchemaSQL(schema, prefix string) (string, error) {
 		strings.ReplaceAll(grantSQL(t, `"account"`), "; ", ";\n") + "\nGRANT SELECT ON " + t.String() + " TO \"observer\";\n", nil
 }
 
-// CreateTables creates the table if it does not exist. The account needs CREATE in the schema.
-func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
-
-// Grant gives an account, by its name, the rights of a member on the table, which must exist. This Backend's account must
-// own the table, or be an administrator.
-func (b *Backend) Grant(ctx context.Context, account string) error {
-	d := b.driver
-	t, err := d.Place(ctx)
-	if err == nil {
-		_, err = d.exec(ctx, writingSQL+grantSQL(t, quoted(account))+" COMMIT")
-	}
-	if err != nil {
-		return fmt.Errorf("postgres: grant rights to %.63q: %w", account, d.Fail(err))
-	}
-	return nil
-}
-
-// Prepare implements [backend.Preparer]. It creates the table if there is none, the account may
-// create it, and [Options].KeepSchema is not set.
-func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
-
-// Preflight implements [backend.Preflighter].
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	return b.driver.Preflight(ctx, b.Backend, bids)
+// Grant implements [relational.Dialect]. This account must own the table, or be an administrator.
+func (d *driver) Grant(ctx context.Context, t relational.Table, account string) error {
+	_, err := d.exec(ctx, writingSQL+grantSQL(t, quoted(account))+" COMMIT")
+	return err
 }
 
 // inspectSQL asks for what matters, and how many connections are left to this account: by the limits of the server, the
-// role and the database. It also fails as every call would, if the table is missing or must not be read.
-const inspectSQL = readingSQL + `SELECT tableoid, written FROM {table} LIMIT 0; SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
+// role and the database.
+const inspectSQL = readingSQL + `SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
  coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), pg_backend_pid() <> {pid},
  (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only'), current_setting('max_connections'), least(
@@ -92,23 +63,16 @@ const inspectSQL = readingSQL + `SELECT tableoid, written FROM {table} LIMIT 0; 
  (SELECT CASE WHEN datconnlimit >= 0 THEN datconnlimit - numbackends END FROM pg_database JOIN pg_stat_database USING (datname) WHERE datname = current_database())),
  (SELECT count(*) FROM {table} WHERE kind = 'session' AND at > now() - interval '2 minutes'); COMMIT`
 
-// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases.
-func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.Enter(""); err != nil {
-		return nil, err
-	}
-	d := b.driver
-	var results []*pgconn.Result
-	if _, err = d.Place(ctx); err == nil {
-		results, err = d.exec(ctx, d.statement(inspectSQL, nil))
-	}
+// Inspect implements [relational.Dialect].
+func (d *driver) Inspect(ctx context.Context) (list []backend.Diagnostic, err error) {
+	results, err := d.exec(ctx, d.statement(inspectSQL, nil))
 	if err != nil {
-		return nil, fmt.Errorf("postgres: inspect: %w", d.Explain(ctx, err))
+		return nil, err
 	}
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	fact := func(column int) string { return text(results[len(results)-1], 0, column) }
+	fact := func(column int) string { return text(results[0], 0, column) }
 	add(false, "server", "PostgreSQL %s", fact(0))
 	if fact(1) != "UTF8" {
 		add(true, "encoding", "that of the database is %s, which cannot keep every name: it must be UTF8", fact(1))
@@ -136,6 +100,5 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	most, _ := strconv.Atoi(fact(9))
 	left, _ := strconv.Atoi(fact(10))
 	processes, _ := strconv.Atoi(fact(11))
-	list = append(list, client.Connections(1, maxConns, processes, left, most))
-	return append(list, d.InspectTTL(ttl)...), nil
+	return append(list, client.Connections(1, maxConns, processes, left, most)), nil
 }

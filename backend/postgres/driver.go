@@ -22,7 +22,7 @@ type driver struct {
 	relational.Driver
 	conns client.Pool[*conn]
 
-	location, user string
+	user string // of the account
 
 	inUse func() (used, most int) // connections of the program's pool
 	reset func()                  // closes its idle ones

@@ -21,7 +21,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
@@ -66,14 +65,14 @@ type Options struct {
 	// 1 s to 5 min. Default: DefaultMaxTTL.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// KeepSchema forbids to create a missing table: see [Backend.Prepare]. In a configuration it is
+	// KeepSchema forbids to create a missing table. In a configuration it is
 	// create_tables: false. Default: false.
 	KeepSchema bool `yaml:"-" json:"-"`
 }
 
 // A Backend keeps leases in PostgreSQL. It implements [backend.Backend].
 type Backend struct {
-	*lease.Backend
+	relational.Backend
 	driver *driver
 }
 
@@ -98,11 +97,8 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w: %w", backend.ErrInvalid, err)
 	}
-	return &Backend{lease.New(d), d}, nil
+	return &Backend{relational.NewBackend(d, &d.Driver), d}, nil
 }
-
-// Location implements [backend.Located]. With Options.DB it is empty, since the server is unknown.
-func (b *Backend) Location() string { return b.driver.location }
 
 func newTable(schema, prefix string) (relational.Table, error) {
 	return relational.NewTable(`"`, "a-z", schema, prefix)
@@ -298,6 +294,6 @@ func hosts(c *pgconn.Config) []string {
 // locate notes what the configuration of connections says of the server and of the account.
 func (d *driver) locate(c *pgconn.Config) {
 	within := path.Join(c.Database, d.Table.Schema, d.Table.Prefix)
-	d.location, d.user = clean.Location(within, hosts(c)...), c.User
+	d.Location, d.user = clean.Location(within, hosts(c)...), c.User
 	d.Password.Set(c.Password)
 }

@@ -48,6 +48,12 @@ type Dialect interface {
 	// CreateTable creates the table in its schema if it is not there.
 	CreateTable(ctx context.Context, t Table) error
 
+	// Grant gives an account the rights of a member.
+	Grant(ctx context.Context, t Table, account string) error
+
+	// Inspect says what matters of the server, whose table can be read.
+	Inspect(ctx context.Context) ([]backend.Diagnostic, error)
+
 	// Fault says what an error means.
 	Fault(err error) Fault
 
@@ -85,6 +91,7 @@ type Driver struct {
 	Dialect Dialect
 
 	Name           string // of the backend
+	Location       string // of the table; "": not known
 	Table          Table  // as it was named: see Place
 	MinTTL, MaxTTL time.Duration
 	KeepSchema     bool // not to create the table

@@ -2,16 +2,13 @@ package relational
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/backend/lease"
 )
 
 // DefaultPrefix and DefaultMaxTTL apply if a user names none.
@@ -59,33 +56,4 @@ func (d *Driver) CheckOptions(sources string, given ...bool) error {
 		return fmt.Errorf("max_ttl is %v, it must be %v to %v", d.MaxTTL, d.MinTTL, greatestTTL)
 	}
 	return nil
-}
-
-// Preflight implements [backend.Preflighter] for a backend with this driver. It sends the statements of a change, with
-// nothing to change: the server checks the rights first.
-func (d *Driver) Preflight(ctx context.Context, b *lease.Backend, bids []backend.Bid) []error {
-	err := b.Enter(bids[0].Candidate.Nonce)
-	var v lease.View
-	if err == nil {
-		v, err = d.Read(ctx, nil)
-	}
-	if err == nil {
-		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Notify: []int{}, Verify: [][3]string{},
-			Inserts: true, Updates: true, Deletes: true})
-		err = d.Explain(ctx, err)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: preflight: %w", d.Name, err)
-	}
-	return slices.Repeat([]error{err}, len(bids))
-}
-
-// InspectTTL returns what a doctor says of a TTL.
-func (d *Driver) InspectTTL(ttl time.Duration) []backend.Diagnostic {
-	list := []backend.Diagnostic{clean.Diagnosticf(ttl > d.MaxTTL, "greatest TTL", "%v (max_ttl); after a failover every lease is observed for that long", d.MaxTTL)}
-	if ttl > d.MaxTTL {
-		list = append(list, clean.Diagnosticf(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.MaxTTL))
-		list[1].Fatal = true
-	}
-	return list
 }
