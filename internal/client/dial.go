@@ -90,31 +90,27 @@ func (d *Dialer) race(ctx context.Context, network, address string) dialed {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results, next, first := make(chan dialed), time.NewTimer(0), error(nil)
-	defer next.Stop()
-	for started, failed := 0, 0; ; {
+	results, first := make(chan dialed), error(nil)
+	for started, failed := 0, 0; failed < len(addresses); {
+		var late <-chan time.Time
+		if started < len(addresses) {
+			go d.one(ctx, network, addresses[started], results)
+			started++
+			late = time.After(fallback)
+		}
 		select {
-		case <-next.C:
-			if started < len(addresses) {
-				go d.one(ctx, network, addresses[started], results)
-				started++
-				next.Reset(fallback)
-			}
 		case r := <-results:
 			if r.conn != nil {
 				return r
 			}
 			first = cmp.Or(first, r.err)
-			if failed++; failed == len(addresses) {
-				return dialed{nil, first}
-			}
-			if failed == started {
-				next.Reset(0)
-			}
+			failed++
+		case <-late:
 		case <-ctx.Done():
 			return dialed{nil, cmp.Or(first, error(&net.OpError{Op: "dial", Net: network, Err: ctx.Err()}))}
 		}
 	}
+	return dialed{nil, first}
 }
 
 // one dials one address. Another one may be faster.
