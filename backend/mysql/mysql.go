@@ -87,14 +87,12 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
+	var leases lease.Driver = d
 	if d.notifier.poll {
-		return &Backend{relational.NewBackend(silent{d}, &d.Driver), d}, nil
+		leases = struct{ lease.Driver }{d} // it tells nobody of changes
 	}
-	return &Backend{relational.NewBackend(d, &d.Driver), d}, nil
+	return &Backend{relational.NewBackend(leases, &d.Driver), d}, nil
 }
-
-// A silent driver tells nobody of changes.
-type silent struct{ lease.Driver }
 
 func newTable(schema, prefix string) (relational.Table, error) {
 	return relational.NewTable("`", "A-Za-z", schema, prefix)

@@ -60,8 +60,8 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		v, err = d.Read(ctx, nil)
 	}
 	if err == nil {
-		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Notify: []int{}, Verify: [][3]string{},
-			Inserts: true, Updates: true, Deletes: true})
+		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Verify: [][3]string{}, Inserts: true,
+			Updates: true, Deletes: true})
 		err = d.Explain(ctx, err)
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ type Batch struct {
 	Epoch    string      // the transaction compares it
 	Position uint64      // the server's must not be before
 	Rows     []Row       // may be empty: then there is only Verify
-	Notify   []int       // changes that notify others
+	Notify   bool        // others, if a change is made
 	Verify   [][3]string // kinds, names and versions of items that are compared after the commit, in the same message
 
 	Inserts, Updates, Deletes bool // some row
@@ -116,7 +116,7 @@ func (w *writing) run(ctx context.Context) error {
 
 	from := 0
 	for _, part := range later {
-		c, err := w.change(ctx, &Batch{Epoch: w.epoch, Position: w.before.position, Rows: []Row{}, Notify: []int{}, Verify: part})
+		c, err := w.change(ctx, &Batch{Epoch: w.epoch, Position: w.before.position, Rows: []Row{}, Verify: part})
 		if err != nil {
 			return err
 		}
@@ -209,11 +209,9 @@ func (w *writing) change(ctx context.Context, b *Batch) (Changed, error) {
 
 // batch returns changes as a batch.
 func (w *writing) batch(part [][]Row) *Batch {
-	b := &Batch{Epoch: w.epoch, Position: w.before.position, Rows: slices.Concat(part...), Verify: w.verify, Notify: []int{}}
+	b := &Batch{Epoch: w.epoch, Position: w.before.position, Rows: slices.Concat(part...), Verify: w.verify}
 	for _, rows := range part {
-		if i := rows[0].Change; w.changes[i].Notify {
-			b.Notify = append(b.Notify, i)
-		}
+		b.Notify = b.Notify || w.changes[rows[0].Change].Notify
 	}
 	for _, r := range b.Rows {
 		b.Inserts = b.Inserts || r.Version == ""
