@@ -90,8 +90,13 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 	limited := false
 	defer func() {
 		tx.Rollback() // does nothing after a commit; a broken connection cannot be closed before
-		if limited {
-			restoreLimits(ctx, c)
+		if !limited {
+			return
+		}
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if _, err := c.ExecContext(short, restoreLimitsSQL); err != nil {
+			client.DropConn(c)
 		}
 	}()
 
@@ -128,15 +133,6 @@ func (d *driver) commit(ctx context.Context, tx *sql.Tx, hold time.Duration, ele
 		return fmt.Errorf("%w, which is %d", ErrFenced, latest)
 	}
 	return d.Fail(tx.Commit())
-}
-
-// restoreLimits restores the time limits of the user's connection, or drops the connection.
-func restoreLimits(ctx context.Context, c *sql.Conn) {
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if _, err := c.ExecContext(short, restoreLimitsSQL); err != nil {
-		client.DropConn(c)
-	}
 }
 
 // find returns the table with its schema. A temporary table of the session would hide it.

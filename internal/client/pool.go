@@ -93,7 +93,7 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 			c := p.idle[last]
 			p.idle = p.idle[:last]
 			p.used++
-			if now := time.Now(); p.old(c) && now.After(p.replaceAfter) {
+			if now := time.Now(); now.Sub(c.opened) > p.Age && now.After(p.replaceAfter) {
 				p.replaceAfter = now.Add(openLimit)
 				p.begin(true)
 			}
@@ -141,21 +141,12 @@ func (p *Pool[C]) begin(successor bool) {
 			if successor {
 				p.leave()
 			}
-			p.idle = append(p.idle, p.conn(c))
+			now := time.Now() // they get old at different times, so that not all processes open successors at once
+			p.idle = append(p.idle, &Conn[C]{c, now.Add(-rand.N(p.Age/4 + 1)), now, p.generation})
 		}
 		p.changed.Broadcast()
 	}()
 }
-
-// conn makes a connection one of the present generation. They get old at different times, so that not all processes open
-// successors at once.
-func (p *Pool[C]) conn(c C) *Conn[C] {
-	now := time.Now()
-	return &Conn[C]{c, now.Add(-rand.N(p.Age/4 + 1)), now, p.generation}
-}
-
-// old reports whether a connection is to be replaced.
-func (p *Pool[C]) old(c *Conn[C]) bool { return time.Since(c.opened) > p.Age }
 
 // leave makes the connections of today ones that are not used again. The caller holds p.mu.
 func (p *Pool[C]) leave() {
