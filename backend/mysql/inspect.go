@@ -40,15 +40,10 @@ func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	}
 	add(false, "server", "%s (%s)", vars["version"], vars["version_comment"])
 
-	const safe = "a crash loses commits. That is safe, and costs the greatest TTL without a leader after each restart; set it to 1"
 	flush, sync, binlog := vars["innodb_flush_log_at_trx_commit"], vars["sync_binlog"], !off(vars["log_bin"])
-	switch {
-	case flush != "1":
-		add(true, "durability", "innodb_flush_log_at_trx_commit is %s: %s", flush, safe)
-	case binlog && sync != "1":
-		add(true, "durability", "sync_binlog is %s: %s", sync, safe)
-	default:
-		add(false, "durability", "each commit is flushed")
+	if flush != "1" || binlog && sync != "1" {
+		add(true, "durability", "innodb_flush_log_at_trx_commit is %s and sync_binlog %s: a crash loses commits. "+
+			"That is safe, and costs the greatest TTL without a leader after each restart; set both to 1", flush, sync)
 	}
 	switch {
 	case !off(vars["wsrep_on"]):
@@ -58,8 +53,6 @@ func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	case binlog:
 		add(false, "replication", "the binary log is on: a failover may lose the last grants, which costs the greatest TTL without a leader. "+
 			"Fence off the old primary before a new one is promoted")
-	default:
-		add(false, "replication", "none: no binary log")
 	}
 	const mebibyte = 1 << 20
 	if most, err := strconv.Atoi(vars["max_allowed_packet"]); err == nil && most < mebibyte {
