@@ -51,25 +51,19 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	}
 	t := d.Table
 	t.Schema = cmp.Or(t.Schema, s.Default)
-	none := len(s.Found) == 0 && s.Other == ""
 	switch {
 	case d.Table.Schema != "" && text(there, 0, 0) != "t":
 		s.Hint = "; it has no such schema"
-		if none {
+		if len(s.Found) == 0 && s.Other == "" {
 			s.Hint += "; an administrator makes it for this account: CREATE SCHEMA " + quoted(t.Schema) + " AUTHORIZATION " + s.Account + ";"
 		}
-	case none && t.Schema != "":
-		s.Hint = "; if the table is in another database, correct the dsn" + hintToMake(t, s.Account)
 	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):
 		s.Hint = hintToMake(t, s.Account)
 	case len(s.Found) == 1 && text(tables, 0, 1) != "t":
 		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + s.Account + ";"
 	}
-	switch {
-	case text(told, 0, 0) != text(begun, 0, 0):
-		s.Doubt = fmt.Sprintf("somebody has set the search_path of this connection to %.100q, where it began with %.100q", text(told, 0, 0), text(begun, 0, 0))
-	case text(told, 0, 1) == "t":
-		s.Doubt = "a pooler, such as PgBouncer, shares this connection with others, who may set its search_path"
+	if text(told, 0, 0) != text(begun, 0, 0) || text(told, 0, 1) == "t" {
+		s.Doubt = "others set the search_path of this connection, which is of a pool, or behind a pooler such as PgBouncer"
 	}
 	return s, nil
 }
@@ -88,8 +82,9 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 // hintToMake says how an administrator makes a missing table for this account. The statements end the text, so that
 // they can be pasted.
 func hintToMake(t relational.Table, account string) string {
-	return "; an administrator, with a dsn of their own, makes the table and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", or with these statements: " +
-		createSQL(t.String()) + " " + grantSQL(t, account)
+	return "; if it is in another database, correct the dsn; an administrator, with a dsn of their own, makes the table " +
+		"and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", " +
+		"or with these statements: " + createSQL(t.String()) + " " + grantSQL(t, account)
 }
 
 // named completes the text of a statement that looks for the table by its name.

@@ -27,10 +27,10 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 		want    string // in the error
 		prepare func(t *testing.T, db *testbed.PostgresDatabase) Options
 	}{
-		"behind a pooler": {"none is made by itself, since it is not certain where: a pooler", func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"behind a pooler": {"none is made by itself, since it is not certain where: others set the search_path of this connection", func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			return Options{DSN: db.DSN(testbed.StartPgBouncer(t, db, "transaction").Addr())}
 		}},
-		"behind somebody's search_path": {`somebody has set the search_path of this connection to "tenant1"`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"behind somebody's search_path": {`others set the search_path of this connection`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			pool := poolOf(t, db.DSN(""), 3)
 			tellPool(t, pool, "SET search_path TO tenant1")
 			return Options{Pool: pool}
@@ -69,7 +69,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = app, public", user))
 			return Options{DSN: db.DSNOf(user, password, "")}
 		}},
-		"in another database": {`"; if the table is in another database, correct the dsn; an administrator`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"in another database": {`"; if it is in another database, correct the dsn; an administrator`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			withTable(t, server.Database(t))
 			db.Exec(t, "REVOKE ALL ON SCHEMA public FROM PUBLIC", "GRANT USAGE ON SCHEMA public TO PUBLIC")
 			user, password := db.AddUser(t)
