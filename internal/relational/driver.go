@@ -182,7 +182,6 @@ func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer
 		return v, d.Fail(err)
 	}
 	var over *string // what a row that this call wrote has replaced; nil: it wrote none
-	lost := 0        // readings after such a write that do not show it
 	for tries := range 4 {
 		before, position := d.origin(), d.Position()
 		a, err := read()
@@ -200,11 +199,10 @@ func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer
 				d.Dialect.Moved()
 				continue
 			}
-			if over != nil && (epoch == "" || a.Origin == *over) { // a node of a cluster may not have heard of it yet
-				lost++
-			}
-			if lost == 3 {
-				return v, fmt.Errorf("%w: the table %s does not keep what is written to it: look for triggers, rules and columns of other types", backend.ErrDenied, d.Settled())
+			// Before the last try a node of a cluster may not have heard of it.
+			if tries == 3 && over != nil && (epoch == "" || a.Origin == *over) {
+				return v, fmt.Errorf("%w: the table %s does not keep what is written to it: look for triggers, rules "+
+					"and columns of other types", backend.ErrDenied, d.Settled())
 			}
 			over = &a.Origin
 			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
