@@ -192,7 +192,11 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 		}).Stop()
 	}
 
-	rows, err := d.try(ctx, statements...)
+	sendCopy := func(within context.Context, c conn) (rows [][][]byte, broken bool, err error) {
+		rows, err = c.rows(within, statements...)
+		return rows, err != nil, err
+	}
+	rows, err := client.Send(ctx, d.notifier.ctx, &d.conns, sendCopy, isFinal)
 	switch {
 	case is(err, errLockTimeout) || errors.Is(err, errWaits):
 		return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; "+
@@ -202,14 +206,6 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 		return nil, client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
 	}
 	return rows, err
-}
-
-func (d *driver) try(ctx context.Context, statements ...string) ([][][]byte, error) {
-	sendCopy := func(within context.Context, c conn) (rows [][][]byte, broken bool, err error) {
-		rows, err = c.rows(within, statements...)
-		return rows, err != nil, err
-	}
-	return client.Send(ctx, d.notifier.ctx, &d.conns, sendCopy, isFinal)
 }
 
 // isFinal reports whether another connection would answer the same.
