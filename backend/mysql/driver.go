@@ -56,12 +56,10 @@ func (d *driver) Moved() {
 	}
 }
 
-// ReadRows implements [relational.Dialect].
 func (d *driver) ReadRows(ctx context.Context, keys [][2]string, count bool) (relational.Answer, error) {
 	return d.reading(ctx, readSQL, keys, "{count}", strconv.FormatBool(count))
 }
 
-// ListRows implements [relational.Dialect].
 func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, limit int) (relational.Answer, error) {
 	return d.reading(ctx, listSQL, nil, "{count}", "false", "{kind}", string(kind), "{from}", hex.EncodeToString([]byte(from)), "{limit}", strconv.Itoa(limit))
 }
@@ -121,13 +119,11 @@ func number(text []byte) uint64 {
 	return n
 }
 
-// SetOrigin implements [relational.Dialect].
 func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
 	_, err := d.query(ctx, d.statement(originSQL, nil, "{value}", literal(origin), "{kept}", literal(kept)))
 	return err
 }
 
-// Change implements [relational.Dialect].
 func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
 	statements := []string{"START TRANSACTION", d.statement(changesSQL, b.Rows)}
 	for _, s := range []struct {

@@ -75,7 +75,6 @@ func code(err error) uint16 {
 
 func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
 
-// Fault implements [relational.Dialect].
 func (*driver) Fault(err error) relational.Fault {
 	soon := is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged) // somebody has just made the row, or holds it
 	return relational.Fault{
@@ -105,7 +104,6 @@ func isDenied(err error) bool {
 // French host with an @. That of error 1045 has the host that the server saw.
 var deniedLogin = regexp.MustCompile(`(?:^|\P{Latin})'(.*)'@'@?([^']*)'(?:.*?'(.*)')?`)
 
-// Hint implements [relational.Dialect].
 func (d *driver) Hint(err error, s *relational.Survey) string {
 	who, table := cmp.Or(s.Account, d.account, placeholderAccount), d.Settled()
 	if m := deniedLogin.FindStringSubmatch(err.Error()); m != nil && is(err, 1044) {

@@ -19,7 +19,6 @@ const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections U
  WHERE CAST(USER AS BINARY) = CAST(SUBSTRING_INDEX(USER(), '@', 1) AS BINARY)
  UNION ALL SELECT 'processes', COUNT(*) FROM {table} WHERE kind = 'session' AND at > UTC_TIMESTAMP(6) - INTERVAL 2 MINUTE`
 
-// Inspect implements [relational.Dialect].
 func (d *driver) Inspect(ctx context.Context) ([]backend.Diagnostic, error) {
 	rows, err := d.query(ctx, inspectSQL, fill(connectionsSQL, d.Settled()),
 		"SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'")

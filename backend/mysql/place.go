@@ -86,7 +86,6 @@ func saidUse(ctx context.Context, c interface {
 	return times != "0", err
 }
 
-// CreateTable implements [relational.Dialect].
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	_, err := d.query(ctx, createSQL(t))
 	return err

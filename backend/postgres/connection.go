@@ -158,7 +158,6 @@ func standby(err error) bool {
 	return errors.Is(err, errStandby) || ok && e.Code == notSupported && e.File == "variable.c"
 }
 
-// Fault implements [relational.Dialect].
 func (*driver) Fault(err error) relational.Fault {
 	c := code(err)
 	return relational.Fault{
@@ -220,7 +219,6 @@ var hints = map[string]string{
 	ofPooler:        "; PgBouncer must have disable_pqexec 0, know the database, and ignore or take the parameters of the dsn",
 }
 
-// Hint implements [relational.Dialect].
 func (d *driver) Hint(err error, s *relational.Survey) string {
 	const grant = "; an administrator can grant what is needed: "
 	t, who := d.Settled(), cmp.Or(s.Account, account(d.user))

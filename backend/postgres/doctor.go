@@ -63,7 +63,6 @@ const inspectSQL = readingSQL + `SELECT current_setting('server_version'), getda
  (SELECT CASE WHEN datconnlimit >= 0 THEN datconnlimit - numbackends END FROM pg_database JOIN pg_stat_database USING (datname) WHERE datname = current_database())),
  (SELECT count(*) FROM {table} WHERE kind = 'session' AND at > now() - interval '2 minutes'); COMMIT`
 
-// Inspect implements [relational.Dialect].
 func (d *driver) Inspect(ctx context.Context) (list []backend.Diagnostic, err error) {
 	results, err := d.exec(ctx, d.statement(inspectSQL, nil))
 	if err != nil {

@@ -53,12 +53,10 @@ func (d *driver) Moved() {
 	d.reset()
 }
 
-// ReadRows implements [relational.Dialect].
 func (d *driver) ReadRows(ctx context.Context, keys [][2]string, count bool) (relational.Answer, error) {
 	return d.reading(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
 }
 
-// ListRows implements [relational.Dialect].
 func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, limit int) (relational.Answer, error) {
 	first, _, after := strings.Cut(from, "\x00") // no name has a zero byte, and no text in PostgreSQL
 	return d.reading(ctx, d.statement(listSQL, []any{kind, first, after}, "{count}", "false", "{limit}", strconv.Itoa(limit)))
@@ -107,7 +105,6 @@ func version(transaction uint64) string {
 	return strconv.FormatUint(transaction, 10) + "." + strconv.FormatUint(transaction&0xffffffff, 10)
 }
 
-// Version implements [relational.Dialect].
 func (*driver) Version(transaction string, _ lease.Key, _ string) string {
 	n, _ := strconv.ParseUint(transaction, 10, 64)
 	return version(n)
@@ -118,13 +115,11 @@ func number(r *pgconn.Result, row, column int) uint64 {
 	return n
 }
 
-// SetOrigin implements [relational.Dialect].
 func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
 	_, err := d.exec(ctx, d.statement(originSQL, []string{origin, kept}))
 	return err
 }
 
-// Change implements [relational.Dialect].
 func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
 	lock := ""
 	if b.Inserts {

@@ -33,7 +33,6 @@ const tablesSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  AND (n.nspname IN (SELECT btrim(s, '" ') FROM regexp_split_to_table(p.reset_val, ',') AS s)
  OR p.reset_val LIKE '%$user%' AND n.nspname IN (SELECT rolname FROM pg_roles) AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'written')) `
 
-// Survey implements [relational.Dialect].
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	results, err := d.exec(ctx, d.named(surveySQL))
 	if err != nil {
