@@ -25,10 +25,6 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 		err := d.conns.Watch(ctx, d.hear)
 		if err == nil {
 			d.Noted()
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 		return d.Fail(err)
 	})

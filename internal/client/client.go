@@ -147,9 +147,6 @@ func (s *Secret) Set(value string) {
 // is another one. What cannot be read, is empty or has several lines, as while it is being written, is not used, unless
 // it may have them.
 func (s *Secret) ReadAgain(file string) bool {
-	if file == "" {
-		return false
-	}
 	content, err := os.ReadFile(file)
 	now := strings.Trim(string(content), "\r\n") // a DSN may have a blank line before it
 	if err != nil || strings.TrimSpace(now) == "" || !s.Lines && strings.Contains(now, "\n") || now == s.Get() {
