@@ -140,18 +140,15 @@ func (d *driver) wait() {
 	}
 }
 
-// errShort says that the program needs the connections of its pool for itself.
-var errShort = errors.New("the program's pool has no connection to spare")
-
-// errElsewhere is the error of a connection that leads to another server than those of the calls: it is replaced.
-var errElsewhere = errors.New("the connection that waits leads to another server")
+// errLeave ends a connection, since the program needs it for itself, or it leads to another server than those of the calls.
+var errLeave = errors.New("this connection waits no longer")
 
 // waitOnOne waits on one connection until that fails, or nobody has called Listen for a while: then it
 // returns nil. It says that something may have changed when the first statement waits, and after somebody has
 // ended one: as soon as the next one waits, so that no change falls between.
 func (d *driver) waitOnOne(ctx context.Context) error {
 	if s := d.db.Stats(); !d.ownDB && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
-		return errShort
+		return errLeave
 	}
 	c, err := d.open(ctx, true)
 	if err != nil {
@@ -162,7 +159,7 @@ func (d *driver) waitOnOne(ctx context.Context) error {
 	waited, before := d.db.Stats().WaitCount, ""
 	for missed := true; d.notifier.wanted(); {
 		if !d.ownDB && d.db.Stats().WaitCount > waited {
-			return errShort
+			return errLeave
 		}
 		answer, err := c.wait(ctx, d.channel(), d.notifier.own, func() {
 			if missed {
@@ -172,7 +169,7 @@ func (d *driver) waitOnOne(ctx context.Context) error {
 		})
 		missed = missed || answer != "0"
 		if answer == "1" && before == "1" {
-			return errElsewhere
+			return errLeave
 		}
 		before = answer
 		if answer == "1" { // no connection of the calls has the lock, or it was replaced
