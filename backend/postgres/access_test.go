@@ -226,7 +226,7 @@ func TestAFileOfTheDSNIsToldFromTheDSN(t *testing.T) {
 	testbed.NoError(t, os.WriteFile(file, authority, 0o600))
 	d := open(t, Options{DSN: dsn})
 	drivertest.Read(t, d)
-	for says, half := range map[string]bool{"no such file": false, "a file that it names": true} {
+	for says, half := range map[string]bool{"no such file": false, "a file that the dsn names": true} {
 		testbed.NoError(t, os.Remove(file))
 		if half {
 			testbed.NoError(t, os.WriteFile(file, authority[:100], 0o600))

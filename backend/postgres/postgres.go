@@ -209,6 +209,9 @@ func (d *driver) connect(dsn, file string) error {
 	d.conns.Open = func(ctx context.Context) (*conn, error) {
 		again.ReadAgain(file)
 		config, err := parse(dsn, again.Get())
+		if errors.Is(err, errDSN) { // it could be used before
+			err = errFile
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -231,11 +234,15 @@ const (
 	loginLimitOfMany = 5 * time.Second // another host may be the primary
 )
 
-// errDSN is the error of a DSN. Its text has no part of it.
-var errDSN = errors.New("the dsn cannot be used; it is not shown, since it may hold a password. " +
-	"The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with " +
-	"special characters is percent-encoded: %25 stands for %, %40 for @. Or a file that it names cannot be used, " +
-	"such as sslrootcert, or a variable of the environment, such as PGSERVICE")
+// Errors of a DSN. Their text has no part of it.
+var (
+	errDSN = errors.New("the dsn cannot be used; it is not shown, since it may hold a password. " +
+		"The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with " +
+		"special characters is percent-encoded: %25 stands for %, %40 for @. PGSERVICE, PGSSLMODE and " +
+		"others of the environment complete it")
+	errFile = errors.New("a file that the dsn names (sslrootcert, sslcert, sslkey, servicefile) cannot be used: " +
+		"somebody may be writing it")
+)
 
 // parse reads a DSN, with user and password of another one.
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
