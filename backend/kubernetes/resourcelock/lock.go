@@ -180,8 +180,16 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 	return nil
 }
 
-// RecordEvent does nothing.
-func (l *Lock) RecordEvent(string) {}
+// RecordEvent learns that the elector has stopped. Its work is told within a moment, for which the reserve is.
+func (l *Lock) RecordEvent(event string) {
+	if event == "stopped leading" {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if end := time.Now().Add(l.timings.RetryPeriod); end.Before(l.until) {
+			l.until = end
+		}
+	}
+}
 
 // changed wakes whoever waits for a change.
 func (l *Lock) changed() {
