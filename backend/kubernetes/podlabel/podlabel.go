@@ -24,12 +24,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	core "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,16 +39,6 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
-
-// Role is what the program's service account needs in the namespace of its pods, as kubectl apply takes it.
-const Role = `apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: election-pod-label}
-rules:
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [list, patch]
-`
 
 // DefaultLabel is the key of the label if Options.Label is empty. Its value is "true".
 const DefaultLabel = "election-leader"
@@ -134,7 +122,7 @@ func (l *Label) Stop(ctx context.Context) (err error) {
 		l.unwatch()
 		l.stop()
 		<-l.ended
-		err = l.set(ctx, 0)
+		err = l.patch(ctx, l.options.Pod, "", nil)
 	})
 	return err
 }
@@ -171,24 +159,16 @@ func (l *Label) run(ctx context.Context) {
 func (l *Label) update(ctx context.Context) error {
 	lead := l.election.Leadership()
 	if lead == nil {
-		return l.set(ctx, 0)
+		return l.patch(ctx, l.options.Pod, "", nil)
 	}
-	if err := l.set(ctx, lead.Term); err != nil {
+	if err := l.patch(ctx, l.options.Pod, "", new("true")); err != nil {
 		return err
 	}
 	return l.clearOthers(ctx, lead)
 }
 
-// termAnnotation is the key of the annotation that has the term of a labelled pod.
-func (l *Label) termAnnotation() string { return l.options.Label + "-term" }
-
-// set gives this pod the label with a term, or removes it if the term is 0.
-func (l *Label) set(ctx context.Context, term uint64) error {
-	return l.patch(ctx, l.options.Pod, "", term)
-}
-
 // clearOthers removes the label from the pods of earlier leaders, which may be dead. It leaves what has changed since it
-// was read, and what a later leader has labelled.
+// was read. If a later leader's label was read, that one has led, and lead is over.
 func (l *Label) clearOthers(ctx context.Context, lead *election.Leadership) error {
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -198,33 +178,17 @@ func (l *Label) clearOthers(ctx context.Context, lead *election.Leadership) erro
 	}
 	var failed []error
 	for i := range list.Items {
-		p := &list.Items[i]
-		if p.Name != l.options.Pod && l.termOf(p) < lead.Term && lead.Leading() {
-			failed = append(failed, l.patch(ctx, p.Name, p.ResourceVersion, 0))
+		if p := &list.Items[i]; p.Name != l.options.Pod && lead.Leading() {
+			failed = append(failed, l.patch(ctx, p.Name, p.ResourceVersion, nil))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// termOf returns the term with which a pod was labelled; 0 if somebody else has done it.
-func (l *Label) termOf(p *core.Pod) uint64 {
-	term, err := strconv.ParseUint(p.Annotations[l.termAnnotation()], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return term
-}
-
-// patch changes a pod, if it has still the version; "" for any. A pod that is gone, or has changed, needs nothing.
-func (l *Label) patch(ctx context.Context, pod, version string, term uint64) error {
-	var label, annotation any // null removes them
-	if term > 0 {
-		label, annotation = "true", strconv.FormatUint(term, 10)
-	}
-	m := map[string]any{
-		"labels":      map[string]any{l.options.Label: label},
-		"annotations": map[string]any{l.termAnnotation(): annotation},
-	}
+// patch sets the label of a pod, or removes it (nil), if the pod has still the version; "" for any. A pod that is gone, or
+// has changed, needs nothing.
+func (l *Label) patch(ctx context.Context, pod, version string, value *string) error {
+	m := map[string]any{"labels": map[string]*string{l.options.Label: value}}
 	if version != "" {
 		m["resourceVersion"] = version
 	}

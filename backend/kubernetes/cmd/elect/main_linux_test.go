@@ -7,27 +7,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/go-election/go-election/backend/kubernetes"
-	"github.com/go-election/go-election/backend/kubernetes/podlabel"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-const binding = `---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: election, namespace: %[1]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: election}
-subjects:
-- {kind: ServiceAccount, name: app, namespace: %[1]s}
-`
+// rights returns what docs/kubernetes.md says for Leases, with its binding, and for pods.
+func rights(t *testing.T, namespace string) (leases, pods string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	return strings.ReplaceAll(blocks[1][1], "namespace: billing", "namespace: "+namespace), blocks[2][1]
+}
 
-// The command finds a missing right, prints the Role that grants it, and then leads and shows who leads.
+// The command finds a missing right, prints what grants it, and then leads and shows who leads.
 func TestTheCommandElectsOnKubernetes(t *testing.T) {
 	k := testbed.SharedKubernetes(t)
 	namespace := k.Namespace(t)
@@ -54,7 +55,8 @@ func TestTheCommandElectsOnKubernetes(t *testing.T) {
 	if out, code := elect("doctor"); code != 1 || !strings.Contains(out, "kubectl create role") {
 		t.Errorf("without rights, doctor ends with %d:\n%s\nwant 1, and what an administrator must do", code, out)
 	}
-	k.Apply(t, namespace, fmt.Sprintf(kubernetes.Role+binding, namespace))
+	leases, _ := rights(t, namespace)
+	k.Apply(t, namespace, leases)
 	testbed.Eventually(t, time.Minute, "the Role is in effect", func() error {
 		if out, code := elect("doctor", "--write"); code != 0 || !strings.Contains(out, "elected in term") {
 			return fmt.Errorf("doctor --write ends with %d:\n%s", code, out)
@@ -84,9 +86,9 @@ func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 	k := testbed.SharedKubernetes(t)
 	namespace := k.Namespace(t)
 	_, token := k.ServiceAccount(t, namespace, "app")
-	rights := fmt.Sprintf(kubernetes.Role+binding, namespace)
-	labels := strings.ReplaceAll(fmt.Sprintf(binding, namespace), "name: election", "name: election-pod-label")
-	k.Apply(t, namespace, rights, podlabel.Role, labels,
+	leases, pods := rights(t, namespace)
+	_, binding, _ := strings.Cut(leases, "---\n")
+	k.Apply(t, namespace, leases, pods, strings.ReplaceAll(binding, "name: election", "name: election-pod-label"),
 		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: app, image: none}]}}",
 		"{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: app, image: none}]}}")
 	if os.Getuid() != 0 {
