@@ -7,8 +7,8 @@
 //	e, err := manager.Join("controller") // the Lease "controller"
 //
 // It is a module of its own, so that client-go is in the programs of its users only. In a pod it uses
-// the service account, elsewhere the kubeconfig of kubectl. It needs one right, for Leases of one
-// namespace: see [Role]. "kubectl get lease" shows who leads.
+// the service account, elsewhere the kubeconfig of kubectl. It needs rights for the Leases of
+// one namespace: see docs/kubernetes.md. "kubectl get lease" shows who leads.
 //
 // What members of client-go may do beside those of this module, and what this module cannot prevent, is on the
 // operator's page, docs/kubernetes.md. In short: set ReleaseOnCancel to false while both kinds take part, do not delete

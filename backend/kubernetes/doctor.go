@@ -14,17 +14,6 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// Role has the rights that a member needs, with %s for the namespace. It must be bound to the member's
-// service account.
-const Role = `apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: election, namespace: %s}
-rules:
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  verbs: [get, list, watch, create, update, delete]
-`
-
 // Preflight implements [backend.Preflighter]: see rehearse.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	nonce := bids[0].Candidate.Nonce
@@ -36,21 +25,8 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 }
 
 // rehearse makes each kind of request of a member, with a Lease of this name, and those that write as dry runs: the API
-// server checks rights and runs admission, and stores nothing. That the Lease is there, or is not, is no error, since
-// rights are checked first.
+// server checks rights and runs admission, and stores nothing. Rights are checked before it looks for the Lease.
 func (b *Backend) rehearse(ctx context.Context, name string) error {
-	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers, Limit: 1})
-	if err != nil {
-		return err
-	}
-	stream, err := b.client.Watch(ctx, meta.ListOptions{
-		LabelSelector: notMembers, ResourceVersion: list.ResourceVersion, TimeoutSeconds: new(int64(1)),
-	})
-	if err != nil {
-		return err
-	}
-	stream.Stop()
-
 	dry := []string{meta.DryRunAll}
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name}}
 	touch(l)
@@ -61,53 +37,38 @@ func (b *Backend) rehearse(ctx context.Context, name string) error {
 	if err != nil && !conflict(err) {
 		return err
 	}
-	if _, err = b.client.Get(ctx, name, meta.GetOptions{}); err != nil && !api.IsNotFound(err) {
-		return err
-	}
+
 	l.UID, l.ResourceVersion = "00000000-0000-0000-0000-000000000000", "1" // of no Lease
-	if _, err = b.client.Update(ctx, l, meta.UpdateOptions{DryRun: dry}); err != nil && !api.IsNotFound(err) && !conflict(err) {
-		return err
+	_, update := b.client.Update(ctx, l, meta.UpdateOptions{DryRun: dry})
+	remove := b.client.Delete(ctx, name, meta.DeleteOptions{DryRun: dry})
+	_, get := b.client.Get(ctx, name, meta.GetOptions{})
+	_, list := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers, Limit: 1})
+	stream, watch := b.client.Watch(ctx, meta.ListOptions{LabelSelector: notMembers, TimeoutSeconds: new(int64(1))})
+	if watch == nil {
+		stream.Stop()
 	}
-	if err = b.client.Delete(ctx, name, meta.DeleteOptions{DryRun: dry}); api.IsNotFound(err) {
-		return nil
+	for _, err := range []error{update, remove, get, list, watch} {
+		if err != nil && !api.IsNotFound(err) && !conflict(err) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
-// Inspect implements [backend.Inspector]. It checks the rights of this account by dry runs, and reads
-// all Leases of the namespace.
-func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.Diagnostic, error) {
+// Inspect implements [backend.Inspector]: see rehearse.
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.enter(ctx, "inspect", ""); err != nil {
 		return nil, err
 	}
-	list := []backend.Diagnostic{
-		clean.Diagnosticf(false, "server", "%s", b.Location()),
-		clean.Diagnosticf(false, "namespace", "%q, %s", b.namespace, b.origin),
-	}
-
+	server := clean.Diagnosticf(false, "server", "%s", b.Location())
 	err := b.fail(b.rehearse(ctx, b.names.member(backend.NewNonce())))
-	var all map[string]*object
-	began := time.Now()
-	if err == nil {
-		all, _, err = b.list(ctx, nil)
-	}
-	took := time.Since(began)
-	if errors.Is(err, backend.ErrDenied) {
-		d := clean.Diagnosticf(true, "rights", "%v\nAn administrator can grant what is needed:\n"+Role, err, b.namespace)
-		d.Fatal = true
-		return append(list, d), nil
-	}
-	if err != nil {
+	rights := clean.Diagnosticf(false, "rights", "the account may do what a member does, as dry runs have shown")
+	switch {
+	case errors.Is(err, backend.ErrDenied):
+		rights = clean.Diagnosticf(true, "rights", "%v", err)
+		rights.Fatal = true
+	case err != nil:
 		return nil, b.wrap("inspect", err)
 	}
-
-	list = append(list,
-		clean.Diagnosticf(false, "rights", "the account may do what a member does, as dry runs have shown"),
-		clean.Diagnosticf(took > ttl/10, "latency", "all %d Leases of the namespace were read in %v", len(all), took.Round(time.Millisecond)))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c, _ := b.lastCensus(); b.led() && (c == nil || c.Partial) {
-		list = append(list, clean.Diagnosticf(true, "census", "the Lease %s was deleted or is damaged: a new election waits once for %v, as if it had been led", b.names.census(), b.greatestTTL()))
-	}
-	return list, nil
+	return []backend.Diagnostic{server, rights}, nil
 }
