@@ -59,7 +59,6 @@ type Options struct {
 type Backend struct {
 	client    typed.LeaseInterface
 	namespace string
-	origin    string // of the namespace: who has named it
 	proxy     string // of the environment, that connections lead through, for errors
 	transport *transport
 	names     naming
@@ -119,27 +118,18 @@ func open(o Options) (*Backend, error) {
 	if validation.IsDNS1123Label(at.namespace) != nil {
 		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", at.namespace)
 	}
-	config := at.config
-	server, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil { // its text has what may be secret
-		return nil, errors.New("the address of the API server is not a URL")
+	t := &transport{options: o, host: at.config.Host}
+	if err := t.use(at.config); err != nil {
+		return nil, clean.Secrets(err, t.secrets.All()...)
 	}
-	proxy := ""
-	if config.Proxy == nil && config.Transport == nil && config.Dial == nil {
-		proxy = client.ByProxy(server)
-	}
-	t := &transport{options: o, host: config.Host}
-	if err := t.use(config); err != nil {
-		return nil, clean.Secrets(clean.FileError(err), t.secrets.All()...)
-	}
-	leases, err := typed.NewForConfigAndClient(config, &http.Client{Transport: t})
+	leases, err := typed.NewForConfigAndClient(at.config, &http.Client{Transport: t})
 	if err != nil {
 		return nil, clean.Secrets(err, t.secrets.All()...)
 	}
 	names := naming{o.Prefix}
 	return &Backend{
-		client: leases.Leases(at.namespace), namespace: at.namespace, origin: at.origin,
-		proxy: proxy, transport: t, names: names,
+		client: leases.Leases(at.namespace), namespace: at.namespace,
+		proxy: at.proxy, transport: t, names: names,
 		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{},
 		enrolling: make(chan struct{}, 1),
 	}, nil

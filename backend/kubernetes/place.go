@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	gonet "net"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/net"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -24,16 +24,15 @@ import (
 type place struct {
 	config    *rest.Config
 	namespace string
-	origin    string // of the namespace: who has named it
+	proxy     string // of the environment, that connections lead through, for errors
 }
 
 // place returns the place that o means, or the reason why o does not name one.
 func (o *Options) place() (at place, err error) {
-	inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 	switch {
 	case o.Config != nil:
-		at = place{config: rest.CopyConfig(o.Config), namespace: "default", origin: "by default"}
-	case inPod && o.Kubeconfig+o.Context == "":
+		at = place{config: rest.CopyConfig(o.Config), namespace: "default"}
+	case os.Getenv("KUBERNETES_SERVICE_HOST") != "" && o.Kubeconfig+o.Context == "":
 		at, err = o.pod()
 	default:
 		at, err = o.load()
@@ -41,25 +40,40 @@ func (o *Options) place() (at place, err error) {
 	if err != nil {
 		return place{}, err
 	}
-	if o.Namespace != "" {
-		at.namespace, at.origin = o.Namespace, "as configured"
-	}
-	prepare(at.config)
-	return at, nil
+	at.namespace = cmp.Or(o.Namespace, at.namespace)
+	return at, at.prepare()
 }
 
-// prepare sets what a client of this package needs.
-func prepare(config *rest.Config) {
-	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0
-	if config.WarningHandler == nil && config.WarningHandlerWithContext == nil {
-		config.WarningHandler = rest.NoWarnings{} // by default they are printed
+// prepare sets what a client of this package needs, and reads the files that the configuration names.
+func (at *place) prepare() error {
+	c := at.config
+	c.QPS, c.RateLimiter, c.Timeout = -1, nil, 0
+	if c.WarningHandler == nil && c.WarningHandlerWithContext == nil {
+		c.WarningHandler = rest.NoWarnings{} // by default they are printed
 	}
-	config.UserAgent = cmp.Or(config.UserAgent, "go-election")
-	if config.Transport == nil {
-		// With HTTP/2 all requests share a connection, and all are lost with it until it is
-		// found to hang, which takes longer than a TTL.
-		config.NextProtos = []string{"http/1.1"}
+	c.UserAgent = cmp.Or(c.UserAgent, "go-election")
+	server, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil { // its text has what may be secret
+		return errors.New("the address of the API server is not a URL")
 	}
+	if c.Transport != nil {
+		return nil
+	}
+
+	// With HTTP/2 all requests share a connection, and all are lost with it until it is found to hang, which takes
+	// longer than a TTL.
+	c.NextProtos = []string{"http/1.1"}
+	if c.Proxy == nil {
+		if c.Dial == nil {
+			at.proxy = client.ByProxy(server)
+		}
+		c.Proxy = http.ProxyFromEnvironment // as by default, but so the library keeps no transport for ever
+	}
+	if c.Dial == nil { // the library's own take half a minute if the first of several addresses drops packets
+		dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
+		c.Dial = dialer.DialContext
+	}
+	return clean.FileError(rest.LoadTLSFiles(c))
 }
 
 // pod returns the place that the kubelet has put into this pod.
@@ -72,7 +86,7 @@ func (o *Options) pod() (at place, err error) {
 	if err != nil && o.Namespace == "" {
 		return at, fmt.Errorf("namespace of this pod: %w; set namespace", clean.FileError(err))
 	}
-	return place{config: config, namespace: strings.TrimSpace(string(text)), origin: "that of this pod"}, nil
+	return place{config: config, namespace: strings.TrimSpace(string(text))}, nil
 }
 
 // load reads a kubeconfig; without a name, those that kubectl would read. Their current context and its namespace are
@@ -91,21 +105,22 @@ func (o *Options) load() (at place, err error) {
 	}
 	if o.Namespace == "" {
 		now, _, _ := client.Namespace()
-		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone, where it may change: set namespace (kubectl uses %.80q now)", now)
+		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone, where it may change: "+
+			"set namespace (kubectl uses %.80q now)", now)
 	}
 	if o.Context == "" && len(files.Contexts) > 1 {
-		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: after \"kubectl config use-context\" the next process would go to another cluster; set context (kubectl uses %.80q now)",
-			len(files.Contexts), files.CurrentContext)
+		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: after \"kubectl config use-context\" the next "+
+			"process would go to another cluster; set context (kubectl uses %.80q now)", len(files.Contexts), files.CurrentContext)
 	}
 	return at, nil
 }
 
 // errKubeconfig shows no part of the file, nor its path: either may be secret.
-var errKubeconfig = errors.New("kubeconfig: there is none, it cannot be read, it is not complete, or it has no such context; try: kubectl get leases")
+var errKubeconfig = errors.New("kubeconfig: there is none, it cannot be read, it is not complete, " +
+	"or it has no such context; try: kubectl get leases")
 
-// A transport makes requests with what is in the files of the Options. The client library reads some of them once: a
-// kubeconfig, and the authorities. So they are read again when the API server refuses the token or the certificate, or is not
-// trusted itself: somebody may have replaced them. A Config of the program's stays as it is.
+// A transport makes requests with what is in the files of the Options. They are read again when the API server refuses
+// the token or the certificate, or is not trusted itself: somebody may have replaced them.
 type transport struct {
 	options Options
 	host    string // of the API server, which stays the same
@@ -118,8 +133,7 @@ type transport struct {
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.WrappedRoundTripper().RoundTrip(r)
-	refused := err == nil && answer.StatusCode == http.StatusUnauthorized || err != nil && strings.Contains(err.Error(), "x509: ")
-	if refused && t.options.Config == nil {
+	if err == nil && answer.StatusCode == http.StatusUnauthorized || err != nil && strings.Contains(err.Error(), "tls: ") {
 		if at, err := t.options.place(); err == nil && at.config.Host == t.host {
 			t.use(at.config) // for the next request; if it fails, the last one stays
 		}
@@ -148,39 +162,13 @@ func (t *transport) use(config *rest.Config) error {
 			t.secrets.Set(secret)
 		}
 	}
-	next, err := connections(config)
+	next, err := rest.TransportFor(config)
 	if err != nil {
 		return err
 	}
 	if t.now != nil {
-		net.CloseIdleConnectionsFor(t.now)
+		utilnet.CloseIdleConnectionsFor(t.now)
 	}
 	t.now = next
 	return nil
-}
-
-// connections returns what makes requests by a configuration. The library's own dials take half a minute if the first
-// of several addresses of the API server drops packets.
-func connections(config *rest.Config) (http.RoundTripper, error) {
-	if config.Transport != nil {
-		return rest.TransportFor(config)
-	}
-	secure, err := rest.TLSConfigFor(config)
-	if err != nil {
-		return nil, err
-	}
-	dialer := &client.Dialer{Dialer: gonet.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
-	own := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
-		TLSClientConfig: secure, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: 2 * maxRequests, IdleConnTimeout: 90 * time.Second,
-		DisableCompression: config.DisableCompression,
-	}
-	if config.Proxy != nil {
-		own.Proxy = config.Proxy
-	}
-	if config.Dial != nil {
-		own.DialContext = config.Dial
-	}
-	return rest.HTTPWrappersForConfig(config, own)
 }
