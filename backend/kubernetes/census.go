@@ -37,21 +37,19 @@ func newCensus(l *coordination.Lease) *census {
 	return c
 }
 
-// lastCensus returns the census as it was read last; nil: there was none. read is false if it must be read. The
-// caller holds b.mu.
-func (b *Backend) lastCensus() (c *census, read bool) {
-	o := b.objects[b.names.census()]
-	if o == nil {
-		return nil, false
+// lastCensus returns the census as it was read last; nil: there was none, or it was not read. The caller holds b.mu.
+func (b *Backend) lastCensus() *census {
+	if o := b.objects[b.names.census()]; o != nil {
+		return o.census
 	}
-	return o.census, true
+	return nil
 }
 
 // wasMade reports whether an election without a Lease may have been led. The caller holds b.mu.
 func (b *Backend) wasMade(name string) bool {
 	_, led := b.terms[name]
-	switch c, read := b.lastCensus(); {
-	case led, b.back > 0, !read:
+	switch c := b.lastCensus(); {
+	case led, b.back > 0:
 		return true
 	case c == nil:
 		return b.led() // the census was deleted: nobody knows what else was
@@ -60,12 +58,15 @@ func (b *Backend) wasMade(name string) bool {
 	}
 }
 
-// led reports whether this process knows of anything that was led. The caller holds b.mu.
-func (b *Backend) led() bool { return len(b.terms) > 0 || b.longest > 0 }
+// led reports whether anything may have been led: this process knows of it, or has not read the census. The caller
+// holds b.mu.
+func (b *Backend) led() bool {
+	return len(b.terms) > 0 || b.longest > 0 || b.objects[b.names.census()] == nil
+}
 
 // greatestTTL returns the greatest TTL that may have been granted. The caller holds b.mu.
 func (b *Backend) greatestTTL() time.Duration {
-	if c, read := b.lastCensus(); c == nil && (b.led() || !read) {
+	if b.lastCensus() == nil && b.led() {
 		return MaxTTL
 	}
 	return max(b.longest, MinTTL)
@@ -77,16 +78,7 @@ var errLed = errors.New("it was led meanwhile")
 // writeCensus writes the census before an election is led that it may not have (""; none), or with a TTL that it does
 // not have. missing is the version of the lease if there was no Lease: if that has changed since, the error is errLed.
 func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl time.Duration) error {
-	b.mu.Lock()
-	_, read := b.lastCensus()
-	b.mu.Unlock()
-	for try := 0; ; try++ {
-		if !read || try > 0 {
-			if err := b.rereadCensus(ctx, try); err != nil {
-				return err
-			}
-		}
-
+	for try := 1; ; try++ {
 		b.mu.Lock()
 		now := state{name: b.names.election(election)}
 		now.classifyMissing(b, election)
@@ -101,23 +93,22 @@ func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl
 		if _, err := b.send(ctx, l); !conflict(err) {
 			return err
 		}
-	}
-}
 
-// rereadCensus reads the census. Before another try it waits a moment, since many processes may write it.
-func (b *Backend) rereadCensus(ctx context.Context, try int) error {
-	select {
-	case <-time.After(rand.N(time.Duration(min(try, 10))*10*time.Millisecond + 1)):
-	case <-ctx.Done():
-		return ctx.Err()
+		select { // many processes may write it
+		case <-time.After(rand.N(time.Duration(min(try, 10)) * 10 * time.Millisecond)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := b.get(ctx, b.names.census()); err != nil {
+			return err
+		}
 	}
-	return b.get(ctx, b.names.census())
 }
 
 // nextCensus returns the census as it is written before an election is led ("": one that it has), or nil if it says
 // enough. The caller holds b.mu.
 func (b *Backend) nextCensus(election string, ttl time.Duration) *coordination.Lease {
-	c, _ := b.lastCensus()
+	c := b.lastCensus()
 	if election == "" && c != nil && c.MaxTTL >= ttl {
 		return nil
 	}
