@@ -42,7 +42,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 const lull = 20 * time.Millisecond
 
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
-	names := b.namesOf(electionsOf(seen))
+	names := b.namesOf(seen)
 	w, err := b.watching(ctx, names)
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	l.delete(t, "jobs")
 	c := l.node(t, "c")
 	ctx := c.Context()
-	missing, err := c.read(ctx, []string{"jobs"})
+	missing, err := c.read(ctx, backend.Lease{Election: "jobs"})
 	if err == nil {
 		_, err = c.write(ctx, &missing[0], label)
 	}

@@ -2,8 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -26,16 +24,10 @@ type object struct {
 	census  *census             // of the Lease that has it
 }
 
-// errNumbers says that what answers is no API server as Kubernetes describes it.
-var errNumbers = fmt.Errorf("%w: the API server has resourceVersions that are no numbers", backend.ErrDenied)
-
-// versionOf returns a resourceVersion as a number; 0 if it is none. Kubernetes compares them as
-// numbers, too.
+// versionOf returns a resourceVersion as a number; 0 if it is none, which no API server has. Kubernetes compares them
+// as numbers, too.
 func versionOf(text string) uint64 {
-	v, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0
-	}
+	v, _ := strconv.ParseUint(text, 10, 64)
 	return v
 }
 
@@ -77,9 +69,6 @@ func (b *Backend) learn(m moment, shown map[string]*object) error {
 		return errBack
 	}
 	for name, o := range shown {
-		if o.version == 0 {
-			return errNumbers
-		}
 		known := b.objects[name]
 		if known != nil && known.lease != nil && known.version > o.version && !known.at.After(m.at) {
 			b.forgetAll()
@@ -103,24 +92,24 @@ func (b *Backend) forgetAll() {
 	b.stopWatch()
 }
 
-// read reads elections and returns their states. One of them is read by itself, unless it depends on the
-// census whether it is free: a listing has both as they were at the same moment.
-func (b *Backend) read(ctx context.Context, elections []string) ([]state, error) {
-	names := b.namesOf(elections)
-	if len(elections) == 1 {
+// read reads elections, named by their leases, and returns their states. One of them is read by itself, unless it
+// depends on the census whether it is free: a listing has both as they were at the same moment.
+func (b *Backend) read(ctx context.Context, seen ...backend.Lease) ([]state, error) {
+	names := b.namesOf(seen)
+	if len(seen) == 1 {
 		if err := b.get(ctx, names[0]); err != nil {
 			return nil, err
 		}
-		if s, ok := b.remembered(elections[0]); ok && (s.lease == nil || !s.needsCensus()) {
+		if s, ok := b.remembered(seen[0].Election); ok && (s.lease == nil || !s.needsCensus()) {
 			return []state{s}, nil
 		}
 	}
 	if _, _, err := b.list(ctx, names); err != nil {
 		return nil, err
 	}
-	states := make([]state, len(elections))
-	for i, e := range elections {
-		s, ok := b.remembered(e)
+	states := make([]state, len(seen))
+	for i := range seen {
+		s, ok := b.remembered(seen[i].Election)
 		if !ok {
 			return nil, errBack // noticed meanwhile
 		}
@@ -153,8 +142,8 @@ func (b *Backend) get(ctx context.Context, name string) error {
 // notMembers selects all Leases but those of members, which change often.
 const notMembers = kindKey + "!=" + kindMember
 
-// list reads all Leases but those of members, with the version of the store. It keeps those that are
-// followed; those with names are, from now on.
+// list reads all Leases but those of members, with the version of the store. It keeps those that are followed, present
+// or missing; those with names are, from now on.
 func (b *Backend) list(ctx context.Context, names []string) (all map[string]*object, version uint64, err error) {
 	m := b.now(names...)
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
@@ -171,13 +160,12 @@ func (b *Backend) list(ctx context.Context, names []string) (all map[string]*obj
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	shown := maps.Clone(all)
 	for name := range b.objects {
-		if shown[name] == nil {
-			shown[name] = &object{version: version, at: at}
+		if all[name] == nil {
+			all[name] = &object{version: version, at: at}
 		}
 	}
-	if err := b.learn(m, shown); err != nil {
+	if err := b.learn(m, all); err != nil {
 		return nil, 0, err
 	}
 	if b.backTo == unknownVersion {
@@ -250,7 +238,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	if changed := b.changesTold(seen); changed != nil {
 		return changed, nil
 	}
-	states, err := b.read(ctx, electionsOf(seen))
+	states, err := b.read(ctx, seen...)
 	if err != nil {
 		return nil, b.wrap(what, err)
 	}
@@ -262,19 +250,11 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, nil
 }
 
-func electionsOf(leases []backend.Lease) []string {
-	elections := make([]string, len(leases))
-	for i := range leases {
-		elections[i] = leases[i].Election
-	}
-	return elections
-}
-
 // namesOf returns the names of the Leases of elections.
-func (b *Backend) namesOf(elections []string) []string {
-	names := make([]string, len(elections))
-	for i, e := range elections {
-		names[i] = b.names.election(e)
+func (b *Backend) namesOf(seen []backend.Lease) []string {
+	names := make([]string, len(seen))
+	for i := range seen {
+		names[i] = b.names.election(seen[i].Election)
 	}
 	return names
 }

@@ -111,7 +111,7 @@ func (b *Backend) update(ctx context.Context, election string, decide decision) 
 	s, remembered := b.remembered(election)
 	for range rounds {
 		if !remembered {
-			states, err := b.read(ctx, []string{election})
+			states, err := b.read(ctx, backend.Lease{Election: election})
 			if err != nil {
 				return s, false, err
 			}
