@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -20,19 +21,25 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
 	}
+	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{
+		Name: b.names.member(m.Nonce), Labels: map[string]string{kindKey: kindMember},
+		Annotations: map[string]string{memberKey: lease.Encode(&lease.Session{
+			ID: m.ID, Nonce: string(m.Nonce), Address: m.Address, Metadata: m.Metadata, Stage: m.Stage,
+			Elections: m.Elections, TTL: lease.Span(m.TTL), At: time.Now().UTC(),
+		})},
+	}}
 	b.mu.Lock()
-	l := b.member
+	last := b.member
 	b.mu.Unlock()
-	first := l == nil
+	if last != nil {
+		l.UID, l.ResourceVersion = last.UID, last.ResourceVersion
+	}
 
-	o, err := b.send(ctx, b.memberLease(l, m))
+	o, err := b.send(ctx, l)
 	if conflict(err) || api.IsNotFound(err) { // it was deleted, or made by a request whose answer was lost
-		if l, err = b.client.Get(ctx, b.names.member(m.Nonce), meta.GetOptions{}); api.IsNotFound(err) {
-			l, err = nil, nil
-		}
-		if err == nil {
-			o, err = b.send(ctx, b.memberLease(l, m))
-		}
+		b.client.Delete(ctx, l.Name, meta.DeleteOptions{})
+		l.UID, l.ResourceVersion = "", ""
+		o, err = b.send(ctx, l)
 	}
 	if err != nil {
 		return b.wrap("announce", err)
@@ -40,30 +47,10 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	b.mu.Lock()
 	b.member = o.lease
 	b.mu.Unlock()
-	if first {
+	if last == nil {
 		b.cleanUp(ctx) // if it fails, the next process does it
 	}
 	return nil
-}
-
-// memberLease returns the record of a member, to be written over l; nil: there is none, as far as is known.
-func (b *Backend) memberLease(l *coordination.Lease, m backend.Member) *coordination.Lease {
-	if l == nil {
-		l = &coordination.Lease{ObjectMeta: meta.ObjectMeta{
-			Name: b.names.member(m.Nonce), Labels: map[string]string{kindKey: kindMember},
-		}}
-	}
-	next := l.DeepCopy()
-	meta.SetMetaDataAnnotation(&next.ObjectMeta, memberKey, lease.Encode(&lease.Session{
-		ID: m.ID, Nonce: string(m.Nonce), Address: m.Address, Metadata: m.Metadata, Stage: m.Stage,
-		Elections: m.Elections, TTL: lease.Span(m.TTL),
-	}))
-	next.Spec = coordination.LeaseSpec{
-		HolderIdentity:       new(clean.Text(m.ID, backend.MaxID, false)),
-		LeaseDurationSeconds: new(wholeSeconds(m.TTL)),
-		RenewTime:            &meta.MicroTime{Time: micro(time.Now())},
-	}
-	return next
 }
 
 // goneAfter is how long a member has not announced itself, by its own clock, if it is taken for gone. One that was only
@@ -114,16 +101,14 @@ func (b *Backend) memberLeases(ctx context.Context) ([]coordination.Lease, error
 
 // memberOf returns the member of a Lease. ok is false if it is damaged, or of another fleet.
 func (b *Backend) memberOf(l *coordination.Lease) (m backend.Member, ok bool) {
+	nonce, ours := strings.CutPrefix(l.Name, b.names.member(""))
 	s, ok := lease.Decode(lease.Sessions, []byte(l.Annotations[memberKey])).(*lease.Session)
-	if !ok || l.Name != b.names.member(backend.Nonce(s.Nonce)) || clean.Text(s.Nonce, 64, false) != s.Nonce {
+	if !ours || !ok {
 		return m, false
 	}
-	m = clean.Member(backend.Member{
-		Candidate: backend.Candidate{ID: s.ID, Nonce: backend.Nonce(s.Nonce), Address: s.Address, Metadata: s.Metadata},
-		Stage:     s.Stage, Elections: s.Elections, TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL),
-	})
-	if l.Spec.RenewTime != nil {
-		m.Age = max(0, time.Since(l.Spec.RenewTime.Time))
-	}
-	return m, true
+	return clean.Member(backend.Member{
+		Candidate: backend.Candidate{ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata},
+		Stage:     s.Stage, Elections: s.Elections,
+		TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL), Age: time.Since(s.At),
+	}), true
 }

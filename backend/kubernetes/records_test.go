@@ -195,7 +195,9 @@ func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 	}
 	record, err := l.admin.Get(ctx, naming{}.member(gone.Me.Nonce), meta.GetOptions{})
 	if err == nil {
-		record.Spec.RenewTime = &meta.MicroTime{Time: time.Now().Add(-2 * goneAfter)}
+		s := lease.Decode(lease.Sessions, []byte(record.Annotations[memberKey])).(*lease.Session)
+		s.At = s.At.Add(-2 * goneAfter)
+		record.Annotations[memberKey] = lease.Encode(s)
 		_, err = l.admin.Update(ctx, record, meta.UpdateOptions{})
 	}
 	if err != nil {
