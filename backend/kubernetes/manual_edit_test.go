@@ -131,15 +131,11 @@ func TestAnEditedLeaseIsWatched(t *testing.T) {
 			if err := l.edit(election, edit); err != nil {
 				t.Fatal(err)
 			}
-			over := b.Sees(election)
 			if what != "its record says that nobody holds it" { // whoever computes the digest as this module does may end a leadership
 				b.mustBeWatched(election, what)
 				b.mustLose(before, what)
 			}
 			a.mustRefuse(held, what)
-			if over.ObserveFor > maxForeign {
-				t.Errorf("it is watched for %v; want %v at most", over.ObserveFor, maxForeign)
-			}
 			l.node(t, "c").mustWin(b.Sees(election), before)
 		})
 	}

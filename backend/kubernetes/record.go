@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -62,18 +63,14 @@ func decode(text string) *record {
 	return r
 }
 
-// sealHolder begins holderIdentity of a Lease that has moved to another store.
-const sealHolder = "moved to "
-
 // spec returns the spec that belongs to the record, in the layout of client-go, but for leaseTransitions, which says
-// nothing of who leads. Its members take over a
-// lease without a holder at once, and no other before leaseDurationSeconds. So a seal is a holder
-// that they will not outlive.
+// nothing of who leads. Its members take over a lease without a holder at once, and no other before
+// leaseDurationSeconds. So a seal is a holder that they will not outlive.
 func (r *record) spec() coordination.LeaseSpec {
 	holder, seconds := r.ID, wholeSeconds(time.Duration(r.TTL))
 	switch {
 	case r.MovedTo != "":
-		holder, seconds = sealHolder+r.MovedTo, math.MaxInt32
+		holder, seconds = "moved to "+r.MovedTo, math.MaxInt32
 	case r.vacant():
 		seconds = 1
 	case time.Duration(r.Renew) < time.Second: // they compare times in whole seconds, so they may not see the last renewal
@@ -81,7 +78,7 @@ func (r *record) spec() coordination.LeaseSpec {
 	}
 	return coordination.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
-		AcquireTime: &meta.MicroTime{Time: micro(r.Elected)}, RenewTime: &meta.MicroTime{Time: micro(r.Written)},
+		AcquireTime: micro(r.Elected), RenewTime: micro(r.Written),
 	}
 }
 
@@ -92,20 +89,11 @@ func wholeSeconds(ttl time.Duration) int32 { return int32((ttl + time.Second - 1
 func (r *record) wrote(s *coordination.LeaseSpec) bool {
 	own := r.spec()
 	own.LeaseTransitions = s.LeaseTransitions
-	return specText(s) == specText(&own)
+	return equality.Semantic.DeepEqual(*s, own)
 }
 
 // micro returns the time as Kubernetes keeps it.
-func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
-
-// specText returns a text by which two specs are compared: without its location a time is the same.
-func specText(s *coordination.LeaseSpec) string {
-	text, err := s.Marshal()
-	if err != nil {
-		panic("kubernetes: " + err.Error()) // cannot happen: it has texts and numbers
-	}
-	return string(text)
-}
+func micro(t time.Time) *meta.MicroTime { return &meta.MicroTime{Time: t.Truncate(time.Microsecond)} }
 
 // holder and seconds return fields of a spec; zero if they are missing.
 func holder(s *coordination.LeaseSpec) string { return ptr.Deref(s.HolderIdentity, "") }

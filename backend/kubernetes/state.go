@@ -1,9 +1,7 @@
 package kubernetes
 
 import (
-	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -25,9 +23,6 @@ type state struct {
 	suspect bool   // it may not be the last grant: deleted, edited, or from before the store went back
 	own     bool   // ours, and held by this process
 }
-
-// maxForeign is the longest leaseDurationSeconds of another program that is believed.
-const maxForeign = time.Hour
 
 // classify derives the lease from an election's Lease: whether it is free, what a challenger must
 // watch, and for how long. docs/design/kubernetes.md, "When a lease is free". The caller holds b.mu.
@@ -94,7 +89,7 @@ func (s *state) classifyMissing(b *Backend, election string) {
 func (s *state) classifyForeign(b *Backend, r *record) {
 	spec := &s.lease.Spec
 	s.Holder, s.TTL, s.Renew = backend.Candidate{}, 0, 0
-	s.Version = "~" + digest(string(s.lease.UID), specText(spec))
+	s.Version = "~" + digest(string(s.lease.UID), spec.String())
 	heldFor := time.Duration(0) // a leadership of this module that the spec may have replaced a moment ago
 	if !r.vacant() {
 		heldFor = max(time.Duration(r.TTL), MinTTL)
@@ -109,9 +104,6 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 		session := digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10))
 		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + session)}
 		s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)
-		if !sealed(spec) {
-			s.TTL = min(s.TTL, maxForeign)
-		}
 		s.ObserveFor = max(s.TTL, heldFor)
 		if spec.LeaseDurationSeconds == nil {
 			s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
@@ -125,11 +117,6 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 	default: // a member of client-go has led, and released its lease
 		s.End = backend.Released
 	}
-}
-
-// sealed reports whether a spec is that of a seal, whose record may be lost.
-func sealed(s *coordination.LeaseSpec) bool {
-	return strings.HasPrefix(holder(s), sealHolder) && seconds(s) == math.MaxInt32
 }
 
 // released reports whether a spec is what a member of client-go leaves behind, or this module.

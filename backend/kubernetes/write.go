@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
@@ -17,7 +18,8 @@ import (
 const rounds = 9
 
 // errMangled says that the API server has kept something else than what was sent.
-var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
+var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; "+
+	"an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
 
 // send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the UID
 // and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not stored as it
@@ -34,7 +36,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 	if err != nil {
 		return nil, err
 	}
-	if l.UID != "" && l.UID != written.UID || specText(&l.Spec) != specText(&written.Spec) {
+	if l.UID != "" && l.UID != written.UID || !equality.Semantic.DeepEqual(l.Spec, written.Spec) {
 		return nil, errMangled
 	}
 	for key, text := range l.Annotations {
