@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -19,9 +18,8 @@ import (
 type watch struct {
 	cancel  context.CancelFunc
 	version uint64        // all changes up to this one were told
-	told    chan struct{} // closed, and replaced, with each change of a Lease that is followed
-	ended   chan struct{}
-	err     error // why it has ended; nil: it cannot tell what comes next
+	told    chan struct{} // closed, and replaced, with each change; closed at the end
+	err     error         // why it has ended; nil: the API server ends each, now and then
 }
 
 // Listen implements [backend.Backend]. It returns at once for anything but a renewal, and a moment after the
@@ -47,39 +45,37 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	if err != nil {
 		return err
 	}
-
-	var quiet <-chan time.Time // set by the first renewal
-	upTo := uint64(0)
 	for {
 		b.mu.Lock()
-		told := w.told
-		renewed, more := b.newsAfter(upTo, names, seen)
-		upTo = w.version
+		told, ended := w.told, b.watch != w
+		renewed, more := b.news(names, seen)
 		b.mu.Unlock()
-		if more {
+		switch {
+		case more:
 			return nil
-		}
-		if renewed && quiet == nil {
-			quiet = time.After(lull)
+		case ended:
+			return w.err
+		case renewed:
+			select {
+			case <-time.After(lull):
+			case <-ctx.Done():
+			}
+			return nil
 		}
 		select {
 		case <-told:
-		case <-quiet:
-			return nil
-		case <-w.ended:
-			return w.err
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		}
 	}
 }
 
-// newsAfter reports what has changed of the leases in seen by writes after a version: whether one was renewed, and whether
-// there was more than renewals. names are those of their Leases. The caller holds b.mu.
-func (b *Backend) newsAfter(version uint64, names []string, seen []backend.Lease) (renewed, more bool) {
+// news reports what has changed of the leases in seen: whether one was renewed, and whether there was more than renewals.
+// names are those of their Leases. The caller holds b.mu.
+func (b *Backend) news(names []string, seen []backend.Lease) (renewed, more bool) {
 	for i := range seen {
 		o := b.objects[names[i]]
-		if o == nil || o.version <= version {
+		if o == nil {
 			continue
 		}
 		s := b.classify(seen[i].Election, o)
@@ -102,10 +98,10 @@ const maxLag = time.Second
 // watching returns the watch, after it has begun one with a listing if there is none.
 func (b *Backend) watching(ctx context.Context, names []string) (*watch, error) {
 	b.mu.Lock()
-	w, back := b.watch, b.back
+	w := b.watch
 	for _, name := range names {
 		o := b.objects[name]
-		if w != nil && (o == nil || o.lease != nil && o.version > w.version && time.Since(o.at) > maxLag) {
+		if o == nil || w != nil && o.lease != nil && o.version > w.version && time.Since(o.at) > maxLag {
 			b.stopWatch()
 			w = nil
 		}
@@ -121,18 +117,11 @@ func (b *Backend) watching(ctx context.Context, names []string) (*watch, error) 
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.watch != nil:
-		return b.watch, nil
-	case b.back != back: // noticed meanwhile
-		return nil, errBack
+	if b.watch == nil {
+		inner, cancel := context.WithCancel(context.Background())
+		b.watch = &watch{cancel: cancel, version: version, told: make(chan struct{})}
+		go b.hear(inner, b.watch)
 	}
-	if err := b.owner.Admit(""); err != nil { // closed meanwhile
-		return nil, err
-	}
-	inner, cancel := context.WithCancel(context.Background())
-	b.watch = &watch{cancel: cancel, version: version, told: make(chan struct{}), ended: make(chan struct{})}
-	go b.hear(inner, b.watch)
 	return b.watch, nil
 }
 
@@ -144,14 +133,11 @@ func (b *Backend) stopWatch() {
 	}
 }
 
-// hear makes the request of the watch, and notes what it tells, until it ends. The API server ends it after some
-// minutes, or if it no longer knows the changes after that version: then a listener reads, and another one begins.
+// hear makes the request of the watch, and notes what it tells, until it ends. Then a listener reads, and another watch
+// begins.
 func (b *Backend) hear(ctx context.Context, w *watch) {
-	defer close(w.ended)
-	defer w.cancel()
-	timeout := int64(300 + rand.IntN(300))
 	stream, err := b.client.Watch(ctx, meta.ListOptions{
-		LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10), TimeoutSeconds: &timeout,
+		LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10),
 	})
 	if err == nil {
 		for e := range stream.ResultChan() {
@@ -164,14 +150,12 @@ func (b *Backend) hear(ctx context.Context, w *watch) {
 		}
 		stream.Stop()
 	}
-	if api.IsResourceExpired(err) || api.IsGone(err) {
-		err = nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == w {
 		b.watch, w.err = nil, err
 	}
+	close(w.told)
 }
 
 // tell keeps what the watch has told.
