@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -192,12 +193,15 @@ func conflict(err error) bool {
 // fullEtcd is how the API server passes on that its etcd takes no more writes.
 const fullEtcd = "database space exceeded"
 
-// class returns the class of an error of the client.
+// class returns the class of an error of the client. An administrator must act if the client has done wrong, unless
+// others were only faster, or too many.
 func class(err error) error {
-	text := err.Error()
-	switch {
-	case api.IsForbidden(err), api.IsUnauthorized(err), api.IsInvalid(err), api.IsBadRequest(err), api.IsMethodNotSupported(err), api.IsRequestEntityTooLargeError(err),
-		api.IsNotFound(err), api.IsNotAcceptable(err), api.IsUnsupportedMediaType(err), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "), strings.Contains(text, fullEtcd):
+	denied := strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), fullEtcd)
+	if e, ok := errors.AsType[*api.StatusError](err); ok && e.ErrStatus.Code/100 == 4 {
+		passing := []int32{http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}
+		denied = !slices.Contains(passing, e.ErrStatus.Code)
+	}
+	if denied {
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable
@@ -209,16 +213,17 @@ func (b *Backend) fail(err error) error {
 	if err == nil || errors.Is(err, backend.Class(err)) {
 		return err
 	}
-	c, hint := class(err), ""
+	hint := ""
 	switch {
 	case api.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // otherwise by a quota, say
-		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace + " --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
+		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace +
+			" --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
 	case strings.Contains(err.Error(), fullEtcd):
 		hint = "; compact and defragment the cluster's etcd, then: etcdctl alarm disarm"
 	case api.ReasonForError(err) == meta.StatusReasonUnknown:
 		hint = b.proxy
 	}
-	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.transport.secrets.All()...), hint)
+	return fmt.Errorf("%w: %w%s", class(err), clean.Secrets(err, b.transport.secrets.All()...), hint)
 }
 
 // wrap says what was done when err came, and classes it.
