@@ -49,7 +49,7 @@ func (b *Backend) lastCensus() *census {
 func (b *Backend) wasMade(name string) bool {
 	_, led := b.terms[name]
 	switch c := b.lastCensus(); {
-	case led, b.back > 0:
+	case led, !b.back.IsZero():
 		return true
 	case c == nil:
 		return b.led() // the census was deleted: nobody knows what else was

@@ -70,8 +70,8 @@ type Backend struct {
 	longest time.Duration      // the greatest TTL that was granted, as far as this process knows
 	terms   map[string]uint64  // by name of the Lease: the greatest term in a record that this process has read
 
-	back   int    // how often the store was seen to go back
-	backTo uint64 // what has this resourceVersion or an older one may be from before that
+	back   time.Time // when the store was seen to go back; zero: never
+	backTo uint64    // what has this resourceVersion or an older one may be from before that
 
 	watch *watch
 

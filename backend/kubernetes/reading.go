@@ -41,36 +41,29 @@ func newObject(l *coordination.Lease, at time.Time) *object {
 	return o
 }
 
-// A moment is when a request began, and what was known then. An answer that shows less comes from a store
-// that went back.
-type moment struct {
-	at   time.Time
-	back int
-}
-
-// now begins a request about Leases, which are followed from now on.
-func (b *Backend) now(names ...string) moment {
+// follow begins a request about Leases, which are kept from now on, and returns when it began.
+func (b *Backend) follow(names ...string) (began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range names {
 		o := b.objects[name]
 		b.objects[name] = o
 	}
-	return moment{time.Now(), b.back}
+	return time.Now()
 }
 
 // unknownVersion is Backend.backTo until the listing that follows.
 const unknownVersion = math.MaxUint64
 
 // learn keeps the Leases that an answer shows. It returns errBack if one of them is older than it was when the
-// request began. The caller holds b.mu.
-func (b *Backend) learn(m moment, shown map[string]*object) error {
-	if b.back != m.back { // noticed meanwhile
+// request began: the answer comes from a store that went back. The caller holds b.mu.
+func (b *Backend) learn(began time.Time, shown map[string]*object) error {
+	if !began.After(b.back) { // noticed meanwhile
 		return errBack
 	}
 	for name, o := range shown {
 		known := b.objects[name]
-		if known != nil && known.lease != nil && known.version > o.version && !known.at.After(m.at) {
+		if known != nil && known.lease != nil && known.version > o.version && !known.at.After(began) {
 			b.forgetAll()
 			return errBack
 		}
@@ -84,7 +77,7 @@ func (b *Backend) learn(m moment, shown map[string]*object) error {
 
 // forgetAll notes that the store went back. The caller holds b.mu.
 func (b *Backend) forgetAll() {
-	b.back++
+	b.back = time.Now()
 	b.backTo = unknownVersion
 	for name := range b.objects {
 		b.objects[name] = nil
@@ -125,7 +118,7 @@ func (s state) needsCensus() bool { return s.record == nil || s.suspect }
 // began. That there is none is not believed: it may be said by a proxy, which knows no Leases. A listing
 // shows it, and the census.
 func (b *Backend) get(ctx context.Context, name string) error {
-	m := b.now(name)
+	began := b.follow(name)
 	l, err := b.client.Get(ctx, name, meta.GetOptions{})
 	if api.IsNotFound(err) {
 		_, _, err = b.list(ctx, []string{name})
@@ -136,7 +129,7 @@ func (b *Backend) get(ctx context.Context, name string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.learn(m, map[string]*object{name: newObject(l, time.Now())})
+	return b.learn(began, map[string]*object{name: newObject(l, time.Now())})
 }
 
 // notMembers selects all Leases but those of members, which change often.
@@ -145,7 +138,7 @@ const notMembers = kindKey + "!=" + kindMember
 // list reads all Leases but those of members, with the version of the store. It keeps those that are followed, present
 // or missing; those with names are, from now on.
 func (b *Backend) list(ctx context.Context, names []string) (all map[string]*object, version uint64, err error) {
-	m := b.now(names...)
+	began := b.follow(names...)
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
 	if err != nil {
 		return nil, 0, err
@@ -165,7 +158,7 @@ func (b *Backend) list(ctx context.Context, names []string) (all map[string]*obj
 			all[name] = &object{version: version, at: at}
 		}
 	}
-	if err := b.learn(m, all); err != nil {
+	if err := b.learn(began, all); err != nil {
 		return nil, 0, err
 	}
 	if b.backTo == unknownVersion {

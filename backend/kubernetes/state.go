@@ -49,7 +49,7 @@ func (b *Backend) classify(election string, o *object) state {
 	}
 	if s.suspect {
 		s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
-		s.Version = "?" + digest(s.Version, strconv.Itoa(b.back))
+		s.Version = "?" + digest(s.Version, b.back.String())
 	}
 	s.Lease = clean.Lease(s.Lease)
 	return s
@@ -80,7 +80,7 @@ func (s *state) classifyMissing(b *Backend, election string) {
 		uid, made = string(o.lease.UID), o.census.Made[madeKey(s.name)]
 	}
 	s.ObserveFor = b.greatestTTL()
-	s.Version = "?" + digest("none", uid, strconv.FormatInt(made, 10), strconv.Itoa(b.back))
+	s.Version = "?" + digest("none", uid, strconv.FormatInt(made, 10), b.back.String())
 }
 
 // classifyForeign is classify for a spec that another program has written: usually a member of

@@ -25,7 +25,7 @@ var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was w
 // and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not stored as it
 // was sent is an error, too. Each write has something random or a time, so its version is a new one.
 func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, error) {
-	m := b.now()
+	began := time.Now()
 	var written *coordination.Lease
 	var err error
 	if l.UID == "" {
@@ -48,7 +48,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 	o := newObject(written, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return o, b.learn(m, map[string]*object{l.Name: o})
+	return o, b.learn(began, map[string]*object{l.Name: o})
 }
 
 // An edit changes the Lease of an election before it is written.
