@@ -41,18 +41,14 @@ type Lock struct {
 }
 
 // New joins the election of this name and returns a lock for one elector. New waits for nothing. The error is that
-// of [election.Manager.Join], or of class backend.ErrInvalid if the manager renews its lease too late in its TTL.
+// of [election.Manager.Join].
 func New(m *election.Manager, name string) (*Lock, error) {
-	status := m.Status()
-	t, err := timingsOf(status)
-	if err != nil {
-		return nil, err
-	}
 	e, err := m.Join(name)
 	if err != nil {
 		return nil, fmt.Errorf("resourcelock: %w", err)
 	}
-	l := &Lock{election: e, id: status.ID, ttl: status.TTL, timings: t, wake: make(chan struct{})}
+	status := m.Status()
+	l := &Lock{election: e, id: status.ID, ttl: status.TTL, timings: timingsOf(status.TTL), wake: make(chan struct{})}
 	e.Watch(func(election.Event) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -227,16 +223,13 @@ type Timings struct {
 // and a reserve.
 func (t Timings) loan() time.Duration { return t.RetryPeriod + t.RenewDeadline + t.RetryPeriod }
 
-// timingsOf returns the timings for a manager. A healthy leader must have enough left of its lease for a loan, with the
-// default ClockMargin.
-func timingsOf(s election.Status) (Timings, error) {
-	t := Timings{RetryPeriod: min(s.TTL/40, time.Second)}
+// timingsOf returns the timings for a manager's TTL. A leader that renews as by default always has enough left of its
+// lease for a loan.
+func timingsOf(ttl time.Duration) Timings {
+	t := Timings{RetryPeriod: min(ttl/40, time.Second)}
 	t.RenewDeadline = 2 * t.RetryPeriod
 	t.LeaseDuration = t.RenewDeadline.Truncate(time.Second) + time.Second
-	if most := s.TTL - s.TTL/6 - t.loan(); s.RenewEvery > most {
-		return t, invalid("RenewEvery is %v, must be at most %v with a TTL of %v", s.RenewEvery, most, s.TTL)
-	}
-	return t, nil
+	return t
 }
 
 func invalid(format string, values ...any) error {

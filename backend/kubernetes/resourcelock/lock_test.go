@@ -242,18 +242,6 @@ func TestNoTimingCanBeForgotten(t *testing.T) {
 	}
 }
 
-// A leader that renews so late has too little left of its lease to lend it.
-func TestALateRenewalLeavesNothingToLend(t *testing.T) {
-	m, err := election.New(memoryBackend(), election.Options{TTL: ttl, RenewEvery: 8 * time.Second, CallTimeout: time.Millisecond, ClockMargin: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close(t.Context())
-	if _, err := resourcelock.New(m, name); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "RenewEvery is 8s, must be at most 7.33") {
-		t.Errorf("%v; want ErrInvalid with both values", err)
-	}
-}
-
 // Five hours of random faults: never two that work, and always one again.
 func TestRandomFaultsNeverMakeTwoWork(t *testing.T) {
 	for seed := range uint64(4) {
