@@ -112,9 +112,7 @@ func (b *Backend) nextCensus(election string, ttl time.Duration) *coordination.L
 	if election == "" && c != nil && c.MaxTTL >= ttl {
 		return nil
 	}
-	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{
-		Name: b.names.census(), Labels: map[string]string{kindKey: kindCensus},
-	}}
+	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: b.names.census()}}
 	var next census
 	if c != nil {
 		l, next = b.objects[l.Name].lease.DeepCopy(), *c

@@ -36,7 +36,7 @@ func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s *state) (edit, 
 	if err != nil {
 		return nil, err
 	}
-	return s.grant(bid, term, now).putGrant, nil
+	return s.grant(bid, term, now).put, nil
 }
 
 // enroll has the census written if it may lack the election or the TTL, and makes the Lease if there is none: see

@@ -161,7 +161,7 @@ func (b *Backend) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	if l != nil { // if it fails, another member deletes the record
-		b.client.Delete(ctx, l.Name, meta.DeleteOptions{Preconditions: &meta.Preconditions{UID: &l.UID}})
+		b.client.Delete(ctx, l.Name, meta.DeleteOptions{})
 	}
 	net.CloseIdleConnectionsFor(b.transport)
 	return nil

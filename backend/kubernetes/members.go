@@ -63,8 +63,7 @@ func (b *Backend) cleanUp(ctx context.Context) {
 	for i := range leases {
 		l := &leases[i]
 		if m, ok := b.memberOf(l); ok && m.Age > goneAfter {
-			precondition := meta.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}
-			b.client.Delete(ctx, l.Name, meta.DeleteOptions{Preconditions: &precondition})
+			b.client.Delete(ctx, l.Name, meta.DeleteOptions{})
 		}
 	}
 }

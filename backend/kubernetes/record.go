@@ -27,9 +27,8 @@ const (
 	censusKey    = domain + "census" // annotation of the census
 	memberKey    = domain + "member" // annotation of a member's Lease: a lease.Session
 	touchKey     = domain + "touch"  // annotation: a random text, by which a Lease gets another resourceVersion
-	kindKey      = domain + "kind"   // label: kindElection, kindCensus or kindMember
+	kindKey      = domain + "kind"   // label: kindElection or kindMember
 	kindElection = "election"
-	kindCensus   = "census"
 	kindMember   = "member"
 )
 

@@ -10,6 +10,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -59,22 +60,15 @@ func touch(l *coordination.Lease) {
 	meta.SetMetaDataAnnotation(&l.ObjectMeta, touchKey, string(backend.NewNonce()))
 }
 
-// put writes the record, and the spec that belongs to it.
+// put writes the record, and the spec that belongs to it. Another holder is another transition.
 func (r *record) put(l *coordination.Lease) {
 	r.putBeside(l)
-	transitions := l.Spec.LeaseTransitions
+	before := l.Spec
 	l.Spec = r.spec()
-	l.Spec.LeaseTransitions = transitions
-}
-
-// putGrant is put, and counts another leader.
-func (r *record) putGrant(l *coordination.Lease) {
-	r.put(l)
-	next := int32(0)
-	if l.Spec.LeaseTransitions != nil {
-		next = max(0, *l.Spec.LeaseTransitions+1) // after the greatest one comes 0
+	l.Spec.LeaseTransitions = before.LeaseTransitions
+	if id := holder(&l.Spec); id != "" && id != holder(&before) {
+		l.Spec.LeaseTransitions = new(max(0, ptr.Deref(before.LeaseTransitions, -1)+1)) // after the greatest one comes 0
 	}
-	l.Spec.LeaseTransitions = &next
 }
 
 // putBeside writes the record, and leaves the spec alone.
