@@ -124,14 +124,11 @@ func (l *Lock) holder() (id string, news bool) {
 	return id, id != l.reported
 }
 
-// leads reports whether there is a leadership that the elector can have, or has. An elector that
-// believes in an earlier one must stop first: the work of that one has ended.
-func (l *Lock) leads() bool {
-	return l.lead != nil && (!l.believing() || l.lent == l.lead) && l.lead.Leading()
+// lendable reports whether an Update can succeed now. An elector that believes in an earlier leadership must stop first:
+// the work of that one has ended.
+func (l *Lock) lendable() bool {
+	return l.lead != nil && (!l.believing() || l.lent == l.lead) && l.lead.Remaining() >= l.timings.loan()
 }
-
-// lendable reports whether an Update can succeed now.
-func (l *Lock) lendable() bool { return l.leads() && l.lead.Remaining() >= l.timings.loan() }
 
 func (l *Lock) record(holder string) (*clientgo.LeaderElectionRecord, []byte, error) {
 	// The manager knows it at this instant, so RenewTime is now: to the elector the record of
@@ -165,11 +162,8 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 		return invalid("an elector with the identity %q uses the lock of %q", r.HolderIdentity, l.id)
 	case r.LeaseDurationSeconds != seconds(l.timings):
 		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set the elector's timings to Lock.Timings", r.LeaseDurationSeconds, l.timings.LeaseDuration)
-	case !l.leads():
-		return fmt.Errorf("resourcelock: update %q: %w", l.election.Name(), election.ErrNotElected)
 	case !l.lendable():
-		return fmt.Errorf("resourcelock: update %q: %w for long enough: %v remain of the lease, the elector needs %v (2 * RetryPeriod + RenewDeadline)",
-			l.election.Name(), election.ErrNotElected, l.lead.Remaining(), l.timings.loan())
+		return fmt.Errorf("resourcelock: update %q: %w for the next %v", l.election.Name(), election.ErrNotElected, l.timings.loan())
 	}
 	now := time.Now()
 	l.lent, l.until, l.keepUntil = l.lead, now.Add(l.timings.loan()), now.Add(l.ttl)
