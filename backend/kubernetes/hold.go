@@ -46,13 +46,6 @@ func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s *state) error 
 	if s.record != nil && s.record.Epoch == string(s.lease.UID) {
 		election = "" // the census has it
 	}
-	b.mu.Lock()
-	enough := b.nextCensus(election, bid.TTL) == nil
-	b.mu.Unlock()
-	if enough {
-		return nil
-	}
-
 	select { // one after another, so that bids of this process do not fail by each other's writes of the census
 	case b.enrolling <- struct{}{}:
 		defer func() { <-b.enrolling }()
