@@ -146,10 +146,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{Name: Name, MinTTL: MinTTL, MaxTTL: MaxTTL, Expiry: backend.ByChallengers, Push: true, Exclusive: true, DurableTerms: true}
 }
 
-// closeLimit bounds the requests of Close.
-const closeLimit = 500 * time.Millisecond
-
-// Close deletes this process's member record, and ends the watch.
+// Close deletes this process's member record, which must not take long, and ends the watch.
 func (b *Backend) Close() error {
 	if !b.owner.Close() {
 		return nil
@@ -158,7 +155,7 @@ func (b *Backend) Close() error {
 	b.stopWatch()
 	l := b.member
 	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	if l != nil { // if it fails, another member deletes the record
 		b.client.Delete(ctx, l.Name, meta.DeleteOptions{})

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,11 +60,10 @@ const goneAfter = time.Hour
 
 // cleanUp deletes the records of members that are gone.
 func (b *Backend) cleanUp(ctx context.Context) {
-	leases, _ := b.memberLeases(ctx)
-	for i := range leases {
-		l := &leases[i]
-		if m, ok := b.memberOf(l); ok && m.Age > goneAfter {
-			b.client.Delete(ctx, l.Name, meta.DeleteOptions{})
+	all, _ := b.members(ctx)
+	for _, m := range all {
+		if m.Age > goneAfter {
+			b.client.Delete(ctx, b.names.member(m.Nonce), meta.DeleteOptions{})
 		}
 	}
 }
@@ -77,37 +77,32 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	if err := b.enter(ctx, "members", ""); err != nil {
 		return nil, err
 	}
-	leases, err := b.memberLeases(ctx)
+	all, err := b.members(ctx)
 	if err != nil {
 		return nil, b.wrap("members", err)
 	}
-	var list []backend.Member
-	for i := range leases {
-		if m, ok := b.memberOf(&leases[i]); ok && m.Age <= listedTTLs*m.TTL {
-			list = append(list, m)
-		}
-	}
-	return page.Cut(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), nil
+	all = slices.DeleteFunc(all, func(m backend.Member) bool { return m.Age > listedTTLs*m.TTL })
+	return page.Cut(all, from, limit, func(m backend.Member) string { return string(m.Nonce) }), nil
 }
 
-func (b *Backend) memberLeases(ctx context.Context) ([]coordination.Lease, error) {
+// members returns the members of this fleet, however long ago they have announced themselves.
+func (b *Backend) members(ctx context.Context) (all []backend.Member, err error) {
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: kindKey + "=" + kindMember})
 	if err != nil {
 		return nil, err
 	}
-	return list.Items, nil
-}
-
-// memberOf returns the member of a Lease. ok is false if it is damaged, or of another fleet.
-func (b *Backend) memberOf(l *coordination.Lease) (m backend.Member, ok bool) {
-	nonce, ours := strings.CutPrefix(l.Name, b.names.member(""))
-	s, ok := lease.Decode(lease.Sessions, []byte(l.Annotations[memberKey])).(*lease.Session)
-	if !ours || !ok {
-		return m, false
+	for i := range list.Items {
+		l := &list.Items[i]
+		nonce, ours := strings.CutPrefix(l.Name, b.names.member(""))
+		s, ok := lease.Decode(lease.Sessions, []byte(l.Annotations[memberKey])).(*lease.Session)
+		if !ours || !ok {
+			continue
+		}
+		all = append(all, clean.Member(backend.Member{
+			Candidate: backend.Candidate{ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata},
+			Stage:     s.Stage, Elections: s.Elections,
+			TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL), Age: time.Since(s.At),
+		}))
 	}
-	return clean.Member(backend.Member{
-		Candidate: backend.Candidate{ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata},
-		Stage:     s.Stage, Elections: s.Elections,
-		TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL), Age: time.Since(s.At),
-	}), true
+	return all, nil
 }
