@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -90,38 +89,28 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 	spec := &s.lease.Spec
 	s.Holder, s.TTL, s.Renew = backend.Candidate{}, 0, 0
 	s.Version = "~" + digest(string(s.lease.UID), spec.String())
-	heldFor := time.Duration(0) // a leadership of this module that the spec may have replaced a moment ago
 	if !r.vacant() {
-		heldFor = max(time.Duration(r.TTL), MinTTL)
+		// The spec may have replaced a leadership of this module, whose leader may not have read that yet. That a member
+		// of client-go has led meanwhile proves nothing: it believes a blank at once.
+		s.ObserveFor = max(time.Duration(r.TTL), MinTTL)
 		s.End, s.LastID = backend.Failed, r.ID
 	}
 	if spec.RenewTime != nil {
 		s.Age = b.age(s.object, spec.RenewTime.Time)
 	}
-	switch {
-	case holder(spec) != "":
+	if holder(spec) != "" {
 		acquired := ptr.Deref(spec.AcquireTime, meta.MicroTime{}).UnixMicro()
 		session := digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10))
 		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + session)}
 		s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)
-		s.ObserveFor = max(s.TTL, heldFor)
-		if spec.LeaseDurationSeconds == nil {
-			s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
-		}
-	case !released(spec):
-		s.ObserveFor = max(heldFor, b.greatestTTL())
-	case heldFor > 0:
-		// Written over a leadership of this module, whose leader may not have read that yet. That a member of
-		// client-go has led meanwhile proves nothing: it believes a blank at once.
-		s.ObserveFor = heldFor
-	default: // a member of client-go has led, and released its lease
+		s.ObserveFor = max(s.ObserveFor, s.TTL)
+	}
+	if spec.LeaseDurationSeconds == nil || holder(spec) == "" && seconds(spec) != 1 { // it was edited
+		s.ObserveFor = max(s.ObserveFor, b.greatestTTL())
+	}
+	if s.ObserveFor == 0 { // a member of client-go has led, and released its lease
 		s.End = backend.Released
 	}
-}
-
-// released reports whether a spec is what a member of client-go leaves behind, or this module.
-func released(s *coordination.LeaseSpec) bool {
-	return s.HolderIdentity != nil && *s.HolderIdentity == "" && seconds(s) == 1
 }
 
 // age returns how long ago a Lease was written, by the clock of its writer, but at least since it was
