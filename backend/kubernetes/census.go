@@ -12,9 +12,9 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A census is what one Lease of a fleet says: which elections were ever led, and the greatest TTL that was ever
-// granted. An election that is not in it was never led. One that is in it and has no Lease was deleted. It must
-// not be modified.
+// A census is what one Lease of a fleet says: which elections were ever led, and the greatest TTL that was
+// ever granted. An election that is not in it was never led. One that is in it and has no Lease was deleted.
+// It must not be modified.
 type census struct {
 	MaxTTL time.Duration    `json:"max_ttl"` // in nanoseconds
 	Made   map[string]int64 `json:"made"`    // by digest of the Lease's name: how often it was made
@@ -37,7 +37,8 @@ func newCensus(l *coordination.Lease) *census {
 	return c
 }
 
-// lastCensus returns the census as it was read last; nil: there was none, or it was not read. The caller holds b.mu.
+// lastCensus returns the census as it was read last; nil: there was none, or it was not read. The caller
+// holds b.mu.
 func (b *Backend) lastCensus() *census {
 	if o := b.objects[b.names.census()]; o != nil {
 		return o.census
@@ -58,8 +59,8 @@ func (b *Backend) wasMade(name string) bool {
 	}
 }
 
-// led reports whether anything may have been led: this process knows of it, or has not read the census. The caller
-// holds b.mu.
+// led reports whether anything may have been led: this process knows of it, or has not read the census. The
+// caller holds b.mu.
 func (b *Backend) led() bool {
 	return len(b.terms) > 0 || b.longest > 0 || b.objects[b.names.census()] == nil
 }
@@ -75,8 +76,9 @@ func (b *Backend) greatestTTL() time.Duration {
 // errLed says that an election that had no Lease was led meanwhile.
 var errLed = errors.New("it was led meanwhile")
 
-// writeCensus writes the census before an election is led that it may not have (""; none), or with a TTL that it does
-// not have. missing is the version of the lease if there was no Lease: if that has changed since, the error is errLed.
+// writeCensus writes the census before an election is led that it may not have (""; none), or with a TTL that
+// it does not have. missing is the version of the lease if there was no Lease: if that has changed since, the
+// error is errLed.
 func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl time.Duration) error {
 	for try := 1; ; try++ {
 		b.mu.Lock()
@@ -105,8 +107,8 @@ func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl
 	}
 }
 
-// nextCensus returns the census as it is written before an election is led ("": one that it has), or nil if it says
-// enough. The caller holds b.mu.
+// nextCensus returns the census as it is written before an election is led ("": one that it has), or nil if
+// it says enough. The caller holds b.mu.
 func (b *Backend) nextCensus(election string, ttl time.Duration) *coordination.Lease {
 	c := b.lastCensus()
 	if election == "" && c != nil && c.MaxTTL >= ttl {

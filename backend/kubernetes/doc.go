@@ -10,14 +10,14 @@
 // the service account, elsewhere the kubeconfig of kubectl. It needs rights for the Leases of
 // one namespace: see docs/kubernetes.md. "kubectl get lease" shows who leads.
 //
-// What members of client-go may do beside those of this module, and what this module cannot prevent, is on the
-// operator's page, docs/kubernetes.md. In short: set ReleaseOnCancel to false while both kinds take part, do not delete
-// Leases, and let IDs be unique over both kinds. A leadership of client-go has no term: it is shown with the last term
-// of this module, and does not stop old leaders from writing where terms fence. Nomination, FailoverDelay, IncumbentGrace
-// and requests of an operator do not reach it.
+// What members of client-go may do beside those of this module, and what this module cannot prevent, is on
+// the operator's page, docs/kubernetes.md. In short: set ReleaseOnCancel to false while both kinds take part,
+// do not delete Leases, and let IDs be unique over both kinds. A leadership of client-go has no term: it is
+// shown with the last term of this module, and does not stop old leaders from writing where terms fence.
+// Nomination, FailoverDelay, IncumbentGrace and requests of an operator do not reach it.
 //
-// Each renewal of an election is one request, since Kubernetes writes one object at a time. For hundreds of elections in
-// one process take another store.
+// Each renewal of an election is one request, since Kubernetes writes one object at a time. For hundreds of
+// elections in one process take another store.
 //
 // docs/design/kubernetes.md has the argument.
 package kubernetes

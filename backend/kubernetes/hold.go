@@ -39,20 +39,20 @@ func (b *Backend) grant(ctx context.Context, bid *backend.Bid, s *state) (edit, 
 	return s.grant(bid, term, now).put, nil
 }
 
-// enroll has the census written if it may lack the election or the TTL, and makes the Lease if there is none: see
-// docs/design/kubernetes.md, "The first grant". Then s is the Lease that it has made.
+// enroll has the census written if it may lack the election or the TTL, and makes the Lease if there is none:
+// see docs/design/kubernetes.md, "The first grant". Then s is the Lease that it has made.
 func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s *state) error {
 	election, missing := bid.Election, ""
 	if s.record != nil && s.record.Epoch == string(s.lease.UID) {
 		election = "" // the census has it
 	}
-	select { // one after another, so that bids of this process do not fail by each other's writes of the census
+	select { // so that bids of this process do not fail by each other's writes of the census
 	case b.enrolling <- struct{}{}:
 		defer func() { <-b.enrolling }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.lease == nil { // a Lease without a record, and without a spec that somebody has released, frees nothing either
+	if s.lease == nil { // a Lease without a record, and without a spec that was released, frees nothing either
 		made, err := b.write(ctx, s, label)
 		if err != nil {
 			return err
@@ -125,7 +125,8 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) er
 		switch {
 		case s.lease == nil: // what is still on its way requires the UID
 			return nil, nil
-		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) && r.wrote(&s.lease.Spec):
+		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) &&
+			r.wrote(&s.lease.Spec):
 			return s.vacated(h.End).put, nil
 		case h.Term == 0: // what is on its way requires the version that the Lease has now, or an earlier one
 			return touch, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,13 +35,13 @@ const (
 // Options say which Leases to use, and how to reach the API server. All members of a fleet must have
 // the same Namespace and Prefix.
 type Options struct {
-	// Namespace has the Leases. Default: that of this pod; with Config, "default". With a kubeconfig there is no
-	// default: the namespace of its context is what somebody has set for kubectl.
+	// Namespace has the Leases. Default: that of this pod; with Config, "default". With a kubeconfig there is
+	// no default: the namespace of its context is what somebody has set for kubectl.
 	Namespace string `yaml:"namespace" json:"namespace"`
 
-	// Prefix begins the names of all Leases: up to 60 lower-case letters, digits, - and ., the first of
-	// them a letter or digit. Fleets have different elections unless the prefix of one begins that of another. Default:
-	// none, so that an election has the Lease of its name.
+	// Prefix begins the names of all Leases: up to 60 lower-case letters, digits, - and ., the first of them
+	// a letter or digit. Fleets have different elections unless the prefix of one begins that of another.
+	// Default: none, so that an election has the Lease of its name.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Kubeconfig is a file in the form that kubectl reads, and Context is one of its contexts. Default:
@@ -66,9 +65,9 @@ type Backend struct {
 	owner     single.Owner
 
 	mu      sync.Mutex
-	objects map[string]*object // by name: the census, and each Lease that this process follows; nil: not read yet
+	objects map[string]*object // by name: the census, and each Lease that is followed; nil: not read yet
 	longest time.Duration      // the greatest TTL that was granted, as far as this process knows
-	terms   map[string]uint64  // by name of the Lease: the greatest term in a record that this process has read
+	terms   map[string]uint64  // by name of the Lease: the greatest term that this process has read
 
 	back   time.Time // when the store was seen to go back; zero: never
 	backTo uint64    // what has this resourceVersion or an older one may be from before that
@@ -106,8 +105,10 @@ func Open(o Options) (*Backend, error) {
 }
 
 func open(o Options) (*Backend, error) {
-	if len(o.Prefix) > 60 || o.Prefix != "" && !subdomain(o.Prefix+"x") || strings.HasPrefix(o.Prefix, "go-election") {
-		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., and begin with a letter or digit, but not with go-election", o.Prefix)
+	prefix := o.Prefix
+	if len(prefix) > 60 || prefix != "" && !subdomain(prefix+"x") || strings.HasPrefix(prefix, "go-election") {
+		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., "+
+			"and begin with a letter or digit, but not with go-election", prefix)
 	}
 	if o.Config != nil && o.Kubeconfig+o.Context != "" {
 		return nil, errors.New("kubeconfig or context is set together with Config")
@@ -117,7 +118,8 @@ func open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	if validation.IsDNS1123Label(at.namespace) != nil {
-		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -", at.namespace)
+		return nil, fmt.Errorf("namespace is %.80q; it must be up to 63 lower-case letters, digits and -",
+			at.namespace)
 	}
 	t := &transport{options: o, host: at.config.Host}
 	if err := t.use(at.config); err != nil {
@@ -143,7 +145,10 @@ func (b *Backend) Location() string {
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees {
-	return backend.Guarantees{Name: Name, MinTTL: MinTTL, MaxTTL: MaxTTL, Expiry: backend.ByChallengers, Push: true, Exclusive: true, DurableTerms: true}
+	return backend.Guarantees{
+		Name: Name, MinTTL: MinTTL, MaxTTL: MaxTTL,
+		Expiry: backend.ByChallengers, Push: true, Exclusive: true, DurableTerms: true,
+	}
 }
 
 // Close deletes this process's member record, which must not take long, and ends the watch.
@@ -177,7 +182,8 @@ func (b *Backend) each(n int, do func(i int)) { client.InParallel(n, maxRequests
 
 var (
 	// errBack says that the store of the API server was taken back to an earlier state.
-	errBack = fmt.Errorf("%w: the cluster's store went back to an earlier state; every lease is watched anew", backend.ErrUnavailable)
+	errBack = fmt.Errorf("%w: the cluster's store went back to an earlier state; every lease is watched anew",
+		backend.ErrUnavailable)
 
 	errBusy = fmt.Errorf("%w: other processes kept changing the same Lease", backend.ErrUnavailable)
 )
@@ -190,13 +196,16 @@ func conflict(err error) bool {
 // fullEtcd is how the API server passes on that its etcd takes no more writes.
 const fullEtcd = "database space exceeded"
 
-// class returns the class of an error of the client. An administrator must act if the client has done wrong, unless
-// others were only faster, or too many.
+// class returns the class of an error of the client. An administrator must act if the client has done wrong,
+// unless others were only faster, or too many.
 func class(err error) error {
 	denied := strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), fullEtcd)
 	if e, ok := errors.AsType[*api.StatusError](err); ok && e.ErrStatus.Code/100 == 4 {
-		passing := []int32{http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests}
-		denied = !slices.Contains(passing, e.ErrStatus.Code)
+		switch e.ErrStatus.Code {
+		case http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
+		default:
+			denied = true
+		}
 	}
 	if denied {
 		return backend.ErrDenied
@@ -204,8 +213,8 @@ func class(err error) error {
 	return backend.ErrUnavailable
 }
 
-// fail adds to an error of the client, or of a context, its class and what an operator must do, and removes secrets. An
-// error that has a class is one of this package, or was here before.
+// fail adds to an error of the client, or of a context, its class and what an operator must do, and removes
+// secrets. An error that has a class is one of this package, or was here before.
 func (b *Backend) fail(err error) error {
 	if err == nil || errors.Is(err, backend.Class(err)) {
 		return err

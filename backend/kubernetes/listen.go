@@ -70,8 +70,8 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	}
 }
 
-// news reports what has changed of the leases in seen: whether one was renewed, and whether there was more than renewals.
-// names are those of their Leases. The caller holds b.mu.
+// news reports what has changed of the leases in seen: whether one was renewed, and whether there was more
+// than renewals. names are those of their Leases. The caller holds b.mu.
 func (b *Backend) news(names []string, seen []backend.Lease) (renewed, more bool) {
 	for i := range seen {
 		o := b.objects[names[i]]
@@ -133,8 +133,8 @@ func (b *Backend) stopWatch() {
 	}
 }
 
-// hear makes the request of the watch, and notes what it tells, until it ends. Then a listener reads, and another watch
-// begins.
+// hear makes the request of the watch, and notes what it tells, until it ends. Then a listener reads, and
+// another watch begins.
 func (b *Backend) hear(ctx context.Context, w *watch) {
 	stream, err := b.client.Watch(ctx, meta.ListOptions{
 		LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10),

@@ -16,8 +16,8 @@ import (
 	"github.com/go-election/go-election/backend/page"
 )
 
-// Announce implements [backend.Backend] by one request. The first one also deletes the records of members that are
-// gone.
+// Announce implements [backend.Backend] by one request. The first one also deletes the records of members
+// that are gone.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	return nil
 }
 
-// goneAfter is how long a member has not announced itself, by its own clock, if it is taken for gone. One that was only
-// cut off makes its record again.
+// goneAfter is how long a member has not announced itself, by its own clock, if it is taken for gone. One
+// that was only cut off makes its record again.
 const goneAfter = time.Hour
 
 // cleanUp deletes the records of members that are gone.
@@ -98,9 +98,9 @@ func (b *Backend) members(ctx context.Context) (all []backend.Member, err error)
 		if !ours || !ok {
 			continue
 		}
+		c := backend.Candidate{ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata}
 		all = append(all, clean.Member(backend.Member{
-			Candidate: backend.Candidate{ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata},
-			Stage:     s.Stage, Elections: s.Elections,
+			Candidate: c, Stage: s.Stage, Elections: s.Elections,
 			TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL), Age: time.Since(s.At),
 		}))
 	}

@@ -60,8 +60,8 @@ func (at *place) prepare() error {
 		return nil
 	}
 
-	// With HTTP/2 all requests share a connection, and all are lost with it until it is found to hang, which takes
-	// longer than a TTL.
+	// With HTTP/2 all requests share a connection, and all are lost with it until it is found to hang, which
+	// takes longer than a TTL.
 	c.NextProtos = []string{"http/1.1"}
 	if c.Proxy == nil {
 		if c.Dial == nil {
@@ -89,9 +89,9 @@ func (o *Options) pod() (at place, err error) {
 	return place{config: config, namespace: strings.TrimSpace(string(text))}, nil
 }
 
-// load reads a kubeconfig; without a name, those that kubectl would read. Their current context and its namespace are
-// for whoever uses kubectl, and change between the starts of two members. So the namespace must be named, and
-// the context, too, if there are several.
+// load reads a kubeconfig; without a name, those that kubectl would read. Their current context and its
+// namespace are for whoever uses kubectl, and change between the starts of two members. So the namespace must
+// be named, and the context, too, if there are several.
 func (o *Options) load() (at place, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
@@ -105,12 +105,13 @@ func (o *Options) load() (at place, err error) {
 	}
 	if o.Namespace == "" {
 		now, _, _ := client.Namespace()
-		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone, where it may change: "+
-			"set namespace (kubectl uses %.80q now)", now)
+		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone, where it may "+
+			"change: set namespace (kubectl uses %.80q now)", now)
 	}
 	if o.Context == "" && len(files.Contexts) > 1 {
-		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: after \"kubectl config use-context\" the next "+
-			"process would go to another cluster; set context (kubectl uses %.80q now)", len(files.Contexts), files.CurrentContext)
+		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: after \"kubectl config "+
+			"use-context\" the next process would go to another cluster; set context (kubectl uses %.80q now)",
+			len(files.Contexts), files.CurrentContext)
 	}
 	return at, nil
 }
@@ -119,8 +120,8 @@ func (o *Options) load() (at place, err error) {
 var errKubeconfig = errors.New("kubeconfig: there is none, it cannot be read, it is not complete, " +
 	"or it has no such context; try: kubectl get leases")
 
-// A transport makes requests with what is in the files of the Options. They are read again when the API server refuses
-// the token or the certificate, or is not trusted itself: somebody may have replaced them.
+// A transport makes requests with what is in the files of the Options. They are read again when the API
+// server refuses the token or the certificate, or is not trusted itself: somebody may have replaced them.
 type transport struct {
 	options Options
 	host    string // of the API server, which stays the same
@@ -133,7 +134,8 @@ type transport struct {
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.WrappedRoundTripper().RoundTrip(r)
-	if err == nil && answer.StatusCode == http.StatusUnauthorized || err != nil && strings.Contains(err.Error(), "tls: ") {
+	if err == nil && answer.StatusCode == http.StatusUnauthorized ||
+		err != nil && strings.Contains(err.Error(), "tls: ") {
 		if at, err := t.options.place(); err == nil && at.config.Host == t.host {
 			t.use(at.config) // for the next request; if it fails, the last one stays
 		}
@@ -141,7 +143,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if by, ends := r.Context().Deadline(); err == nil && ends {
 		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 		if time.Until(by) < time.Duration(seconds)*time.Second {
-			answer.Header.Del("Retry-After") // or the library waits for the end of the call, and does not say why
+			answer.Header.Del("Retry-After") // or the library waits for the end of the call
 		}
 	}
 	return answer, err

@@ -24,8 +24,8 @@ type object struct {
 	census  *census             // of the Lease that has it
 }
 
-// versionOf returns a resourceVersion as a number; 0 if it is none, which no API server has. Kubernetes compares them
-// as numbers, too.
+// versionOf returns a resourceVersion as a number; 0 if it is none, which no API server has. Kubernetes
+// compares them as numbers, too.
 func versionOf(text string) uint64 {
 	v, _ := strconv.ParseUint(text, 10, 64)
 	return v
@@ -55,8 +55,8 @@ func (b *Backend) follow(names ...string) (began time.Time) {
 // unknownVersion is Backend.backTo until the listing that follows.
 const unknownVersion = math.MaxUint64
 
-// learn keeps the Leases that an answer shows. It returns errBack if one of them is older than it was when the
-// request began: the answer comes from a store that went back. The caller holds b.mu.
+// learn keeps the Leases that an answer shows. It returns errBack if one of them is older than it was when
+// the request began: the answer comes from a store that went back. The caller holds b.mu.
 func (b *Backend) learn(began time.Time, shown map[string]*object) error {
 	if !began.After(b.back) { // noticed meanwhile
 		return errBack
@@ -85,8 +85,8 @@ func (b *Backend) forgetAll() {
 	b.stopWatch()
 }
 
-// read reads elections, named by their leases, and returns their states. One of them is read by itself, unless it
-// depends on the census whether it is free: a listing has both as they were at the same moment.
+// read reads elections, named by their leases, and returns their states. One of them is read by itself,
+// unless it depends on the census whether it is free: a listing has both as they were at the same moment.
 func (b *Backend) read(ctx context.Context, seen ...backend.Lease) ([]state, error) {
 	names := b.namesOf(seen)
 	if len(seen) == 1 {
@@ -135,9 +135,11 @@ func (b *Backend) get(ctx context.Context, name string) error {
 // notMembers selects all Leases but those of members, which change often.
 const notMembers = kindKey + "!=" + kindMember
 
-// list reads all Leases but those of members, with the version of the store. It keeps those that are followed, present
-// or missing; those with names are, from now on.
-func (b *Backend) list(ctx context.Context, names []string) (all map[string]*object, version uint64, err error) {
+// list reads all Leases but those of members, with the version of the store. It keeps those that are
+// followed, present or missing; those with names are, from now on.
+func (b *Backend) list(ctx context.Context, names []string) (
+	all map[string]*object, version uint64, err error,
+) {
 	began := b.follow(names...)
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
 	if err != nil {
@@ -167,10 +169,11 @@ func (b *Backend) list(ctx context.Context, names []string) (all map[string]*obj
 	return all, version, nil
 }
 
-// keep remembers what an object says of the fleet, and the object if it is followed, unless a newer one is known. The
-// caller holds b.mu.
+// keep remembers what an object says of the fleet, and the object if it is followed, unless a newer one is
+// known. The caller holds b.mu.
 func (b *Backend) keep(name string, o *object) {
-	if r := o.record; r != nil && r.Epoch != "" && r.Term <= backend.MaxTerm && b.names.election(r.Election) == name {
+	r := o.record
+	if r != nil && r.Epoch != "" && r.Term <= backend.MaxTerm && b.names.election(r.Election) == name {
 		b.longest = max(b.longest, time.Duration(r.TTL))
 		b.terms[name] = max(b.terms[name], r.Term)
 	}

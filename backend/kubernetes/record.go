@@ -35,8 +35,9 @@ const (
 // A record is what this module keeps of an election besides the Lease's spec. It says which spec
 // belongs to it (see spec). If the Lease has another one, another program has written that.
 //
-// It is the record of the other stores. Its Epoch is the UID of the Lease; empty: nobody was granted this Lease yet.
-// Its Heartbeat is fresh with each renewal, too, and Write is random. A vacant one was Elected when the last leadership ended.
+// It is the record of the other stores. Its Epoch is the UID of the Lease; empty: nobody was granted this
+// Lease yet. Its Heartbeat is fresh with each renewal, too, and Write is random. A vacant one was Elected
+// when the last leadership ended.
 type record struct{ lease.Record }
 
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
@@ -51,7 +52,8 @@ func (r *record) encode() string {
 	return strings.TrimSuffix(text, "}") + sumMark + digest(text) + `"}`
 }
 
-// decode returns the record in an annotation. It is empty, and so of no election, if this module has not written it so.
+// decode returns the record in an annotation. It is empty, and so of no election, if this module has not
+// written it so.
 func decode(text string) *record {
 	r, end := new(record), strings.LastIndex(text, sumMark)
 	if end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` || json.Unmarshal([]byte(text), r) != nil {
@@ -62,9 +64,9 @@ func decode(text string) *record {
 	return r
 }
 
-// spec returns the spec that belongs to the record, in the layout of client-go, but for leaseTransitions, which says
-// nothing of who leads. Its members take over a lease without a holder at once, and no other before
-// leaseDurationSeconds. So a seal is a holder that they will not outlive.
+// spec returns the spec that belongs to the record, in the layout of client-go, but for leaseTransitions,
+// which says nothing of who leads. Its members take over a lease without a holder at once, and no other
+// before leaseDurationSeconds. So a seal is a holder that they will not outlive.
 func (r *record) spec() coordination.LeaseSpec {
 	holder, seconds := r.ID, wholeSeconds(time.Duration(r.TTL))
 	switch {
@@ -72,7 +74,7 @@ func (r *record) spec() coordination.LeaseSpec {
 		holder, seconds = "moved to "+r.MovedTo, math.MaxInt32
 	case r.vacant():
 		seconds = 1
-	case time.Duration(r.Renew) < time.Second: // they compare times in whole seconds, so they may not see the last renewal
+	case time.Duration(r.Renew) < time.Second: // they compare whole seconds, and may not see the last renewal
 		seconds++
 	}
 	return coordination.LeaseSpec{
@@ -120,7 +122,8 @@ func (n naming) member(nonce backend.Nonce) string {
 // name for an object of Kubernetes. Otherwise it begins with x- and ends with a digest of the name. So
 // no two elections have the same Lease.
 func (n naming) election(name string) string {
-	if len(n.prefix)+len(name) <= 200 && subdomain(name) && !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, reserved) {
+	if len(n.prefix)+len(name) <= 200 && subdomain(name) &&
+		!strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, reserved) {
 		return n.prefix + name
 	}
 	readable := strings.Map(func(r rune) rune {

@@ -90,8 +90,8 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 	s.Holder, s.TTL, s.Renew = backend.Candidate{}, 0, 0
 	s.Version = "~" + digest(string(s.lease.UID), spec.String())
 	if !r.vacant() {
-		// The spec may have replaced a leadership of this module, whose leader may not have read that yet. That a member
-		// of client-go has led meanwhile proves nothing: it believes a blank at once.
+		// The spec may have replaced a leadership of this module, whose leader may not have read that yet.
+		// That a member of client-go has led meanwhile proves nothing: it believes a blank at once.
 		s.ObserveFor = max(time.Duration(r.TTL), MinTTL)
 		s.End, s.LastID = backend.Failed, r.ID
 	}
@@ -121,7 +121,9 @@ func (b *Backend) age(o *object, written time.Time) time.Duration {
 
 // endLeadership returns the record's fields about the past after the present leadership, if there is
 // one, has ended. The history has the leaderships of this module.
-func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, id string, history []backend.Leadership) {
+func (s *state) endLeadership(how backend.End, now time.Time) (
+	end backend.End, id string, history []backend.Leadership,
+) {
 	end, id = how, s.Holder.ID
 	if s.Vacant() {
 		end, id = s.End, s.LastID
@@ -136,16 +138,18 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 		how = backend.Failed
 	}
 	expired := max(0, now.Sub(r.Written)-time.Duration(r.TTL))
-	return end, id, clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, how, now, expired)
+	last := backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}
+	return end, id, clean.Remember(r.History, last, how, now, expired)
 }
 
 // grant returns the record of a grant.
 func (s *state) grant(bid *backend.Bid, term uint64, now time.Time) *record {
 	c := clean.Candidate(bid.Candidate)
 	r := &record{Record: lease.Record{
-		Election: bid.Election, Epoch: string(s.lease.UID), Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
-		TTL: lease.Span(bid.TTL), Renew: lease.Span(bid.Renew), Heartbeat: lease.NewHeartbeat(), Elected: now, Written: now,
-		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,
+		Election: bid.Election, Epoch: string(s.lease.UID), Term: term,
+		ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
+		TTL: lease.Span(bid.TTL), Renew: lease.Span(bid.Renew), Heartbeat: lease.NewHeartbeat(),
+		Elected: now, Written: now, MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,
 	}}
 	r.End, r.LastID, r.History = s.endLeadership(backend.Failed, now)
 	return r

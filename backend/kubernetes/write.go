@@ -22,9 +22,10 @@ const rounds = 9
 var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; "+
 	"an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
 
-// send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the UID
-// and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not stored as it
-// was sent is an error, too. Each write has something random or a time, so its version is a new one.
+// send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the
+// UID and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not
+// stored as it was sent is an error, too. Each write has something random or a time, so its version is a new
+// one.
 func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, error) {
 	began := time.Now()
 	var written *coordination.Lease
@@ -67,7 +68,8 @@ func (r *record) put(l *coordination.Lease) {
 	l.Spec = r.spec()
 	l.Spec.LeaseTransitions = before.LeaseTransitions
 	if id := holder(&l.Spec); id != "" && id != holder(&before) {
-		l.Spec.LeaseTransitions = new(max(0, ptr.Deref(before.LeaseTransitions, -1)+1)) // after the greatest one comes 0
+		next := ptr.Deref(before.LeaseTransitions, -1) + 1
+		l.Spec.LeaseTransitions = new(max(0, next)) // after the greatest one comes 0
 	}
 }
 
@@ -103,7 +105,9 @@ type decision func(s *state) (edit, error)
 // update decides on an election as it was read last, and writes the edit. If there is none, or somebody else
 // has written the Lease first, it decides again, on the election as it reads it. It returns the state after
 // the write, or that which needs none.
-func (b *Backend) update(ctx context.Context, election string, decide decision) (s state, written bool, err error) {
+func (b *Backend) update(ctx context.Context, election string, decide decision) (
+	s state, written bool, err error,
+) {
 	s, remembered := b.remembered(election)
 	for range rounds {
 		if !remembered {

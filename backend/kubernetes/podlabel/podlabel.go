@@ -1,5 +1,5 @@
-// Package podlabel puts a label on the pod of the leader, so that a Service points at it. The election may be in any
-// store; only the label is in Kubernetes.
+// Package podlabel puts a label on the pod of the leader, so that a Service points at it. The election may be
+// in any store; only the label is in Kubernetes.
 //
 //	label, err := podlabel.Start(e, podlabel.Options{}) // e is an election.Election
 //	defer label.Stop(context.Background())
@@ -8,12 +8,13 @@
 //
 //	selector: {app: orders, election-leader: "true"}
 //
-// All pods of the program are ready, whether or not they lead, so a rolling update goes on. A readiness probe that
-// asks for the leadership would stop it: the new pod is ready only when the old one has gone.
+// All pods of the program are ready, whether or not they lead, so a rolling update goes on. A readiness probe
+// that asks for the leadership would stop it: the new pod is ready only when the old one has gone.
 //
-// The label follows the leadership, and a moment passes until the endpoints of the Service follow the label. After
-// a crash the dead pod keeps it until the next leader, which removes it from all other pods. So the label says where
-// to send requests, and nothing more: the program that receives one asks Leading, or is behind electionhttp.Forward.
+// The label follows the leadership, and a moment passes until the endpoints of the Service follow the label.
+// After a crash the dead pod keeps it until the next leader, which removes it from all other pods. So the
+// label says where to send requests, and nothing more: the program that receives one asks Leading, or is
+// behind electionhttp.Forward.
 package podlabel
 
 import (
@@ -45,11 +46,13 @@ const DefaultLabel = "election-leader"
 
 // Options of [Start]. In a pod the zero value will do, if the program has one election.
 type Options struct {
-	// Label is the key of the label. Elections with leaders of their own need labels of their own. Default: DefaultLabel.
+	// Label is the key of the label. Elections with leaders of their own need labels of their own. Default:
+	// DefaultLabel.
 	Label string
 
-	// Namespace and Pod name the pod of this process. Default: POD_NAMESPACE or else the namespace of the pod's service
-	// account, and POD_NAME or else the host's name, which is the pod's unless the pod sets another one.
+	// Namespace and Pod name the pod of this process. Default: POD_NAMESPACE or else the namespace of the
+	// pod's service account, and POD_NAME or else the host's name, which is the pod's unless the pod sets
+	// another one.
 	Namespace, Pod string
 
 	// Config is a client's configuration. Default: that of the pod's service account.
@@ -72,17 +75,19 @@ type Label struct {
 	once    sync.Once
 }
 
-// Start begins to follow an election. It does not call the API server. An error is of class backend.ErrInvalid: an
-// option is missing or not allowed.
+// Start begins to follow an election. It does not call the API server. An error is of class
+// backend.ErrInvalid: an option is missing or not allowed.
 func Start(e *election.Election, o Options) (*Label, error) {
 	o.Label = cmp.Or(o.Label, DefaultLabel)
 	if problems := validation.IsQualifiedName(o.Label); problems != nil {
-		return nil, fmt.Errorf("podlabel: %w: Label %q: %s", backend.ErrInvalid, o.Label, strings.Join(problems, "; "))
+		return nil, fmt.Errorf("podlabel: %w: Label %q: %s",
+			backend.ErrInvalid, o.Label, strings.Join(problems, "; "))
 	}
 	if o.Namespace = cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE")); o.Namespace == "" {
 		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 		if err != nil {
-			return nil, fmt.Errorf("podlabel: %w: Namespace is not set, and this process is in no pod: %w", backend.ErrInvalid, err)
+			return nil, fmt.Errorf("podlabel: %w: Namespace is not set, and this process is in no pod: %w",
+				backend.ErrInvalid, err)
 		}
 		o.Namespace = strings.TrimSpace(string(text))
 	}
@@ -116,7 +121,8 @@ func Start(e *election.Election, o Options) (*Label, error) {
 	return l, nil
 }
 
-// Stop removes the label, and ends. It returns an error if the label may still be there. A second call does nothing.
+// Stop removes the label, and ends. It returns an error if the label may still be there. A second does
+// nothing.
 func (l *Label) Stop(ctx context.Context) (err error) {
 	l.once.Do(func() {
 		l.unwatch()
@@ -140,7 +146,8 @@ func (l *Label) run(ctx context.Context) {
 	for {
 		wait, err := repeat, l.update(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			l.options.Logger.Warn("the label of the leader's pod could not be changed", "pod", l.options.Pod, "label", l.options.Label, "error", err)
+			l.options.Logger.Warn("the label of the leader's pod could not be changed",
+				"pod", l.options.Pod, "label", l.options.Label, "error", err)
 		}
 		if failing = err != nil; failing {
 			wait = retryAfter
@@ -167,8 +174,8 @@ func (l *Label) update(ctx context.Context) error {
 	return l.clearOthers(ctx, lead)
 }
 
-// clearOthers removes the label from the pods of earlier leaders, which may be dead. It leaves what has changed since it
-// was read. If a later leader's label was read, that one has led, and lead is over.
+// clearOthers removes the label from the pods of earlier leaders, which may be dead. It leaves what has
+// changed since it was read. If a later leader's label was read, that one has led, and lead is over.
 func (l *Label) clearOthers(ctx context.Context, lead *election.Leadership) error {
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -185,8 +192,8 @@ func (l *Label) clearOthers(ctx context.Context, lead *election.Leadership) erro
 	return errors.Join(failed...)
 }
 
-// patch sets the label of a pod, or removes it (nil), if the pod has still the version; "" for any. A pod that is gone, or
-// has changed, needs nothing.
+// patch sets the label of a pod, or removes it (nil), if the pod has still the version; "" for any. A pod
+// that is gone, or has changed, needs nothing.
 func (l *Label) patch(ctx context.Context, pod, version string, value *string) error {
 	m := map[string]any{"labels": map[string]*string{l.options.Label: value}}
 	if version != "" {

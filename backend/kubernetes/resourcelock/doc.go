@@ -28,16 +28,17 @@
 // stopped before m's own deadline, and that is Options.ClockMargin before another process can
 // lead. If the leadership ends earlier, in order, m keeps the lease for that same time.
 //
-// Timings that differ from the lock's would break this. An Update that shows another LeaseDuration fails. No elector
-// can have forgotten only some of the three: controller-runtime's default for any one of them does not fit the others.
+// Timings that differ from the lock's would break this. An Update that shows another LeaseDuration fails. No
+// elector can have forgotten only some of the three: controller-runtime's default for any one of them does
+// not fit the others.
 //
 // # When the lease is released
 //
-// An elector gives its lease up before it cancels the context of OnStartedLeading, and never
-// waits for that function. So giving up releases nothing here; ReleaseOnCancel has no effect. The lock cannot know
-// when the work has ended. It keeps the lease until Manager.Close or Election.Leave, at most one TTL after the last
-// Update. Close the manager when the work has ended: after Start has returned nil. If Start returns an error, work may
-// go on: exit at once, without Close, and the lease expires.
+// An elector gives its lease up before it cancels the context of OnStartedLeading, and never waits for that
+// function. So giving up releases nothing here; ReleaseOnCancel has no effect. The lock cannot know when the
+// work has ended. It keeps the lease until Manager.Close or Election.Leave, at most one TTL after the last
+// Update. Close the manager when the work has ended: after Start has returned nil. If Start returns an error,
+// work may go on: exit at once, without Close, and the lease expires.
 //
 // # Limits
 //

@@ -40,15 +40,15 @@ type Lock struct {
 	keepUntil time.Time            // without another Update, the lock gives the lease up then
 }
 
-// New joins the election of this name and returns a lock for one elector. New waits for nothing. The error is that
-// of [election.Manager.Join].
+// New joins the election of this name and returns a lock for one elector. New waits for nothing. The error is
+// that of [election.Manager.Join].
 func New(m *election.Manager, name string) (*Lock, error) {
 	e, err := m.Join(name)
 	if err != nil {
 		return nil, fmt.Errorf("resourcelock: %w", err)
 	}
-	status := m.Status()
-	l := &Lock{election: e, id: status.ID, ttl: status.TTL, timings: timingsOf(status.TTL), wake: make(chan struct{})}
+	s := m.Status()
+	l := &Lock{election: e, id: s.ID, ttl: s.TTL, timings: timingsOf(s.TTL), wake: make(chan struct{})}
 	e.Watch(func(election.Event) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -98,7 +98,8 @@ func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte,
 		if ctx.Err() != nil { // the elector stops asking
 			l.reported = ""
 			l.endCampaign()
-			return nil, nil, fmt.Errorf("resourcelock: wait for a change of leader of %q: %w", l.election.Name(), context.Cause(ctx))
+			return nil, nil, fmt.Errorf("resourcelock: wait for a change of leader of %q: %w",
+				l.election.Name(), context.Cause(ctx))
 		}
 	}
 }
@@ -124,8 +125,8 @@ func (l *Lock) holder() (id string, news bool) {
 	return id, id != l.reported
 }
 
-// lendable reports whether an Update can succeed now. An elector that believes in an earlier leadership must stop first:
-// the work of that one has ended.
+// lendable reports whether an Update can succeed now. An elector that believes in an earlier leadership must
+// stop first: the work of that one has ended.
 func (l *Lock) lendable() bool {
 	return l.lead != nil && (!l.believing() || l.lent == l.lead) && l.lead.Remaining() >= l.timings.loan()
 }
@@ -133,7 +134,9 @@ func (l *Lock) lendable() bool {
 func (l *Lock) record(holder string) (*clientgo.LeaderElectionRecord, []byte, error) {
 	// The manager knows it at this instant, so RenewTime is now: to the elector the record of
 	// another leader never expires.
-	r := &clientgo.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: seconds(l.timings), RenewTime: metav1.Now()}
+	r := &clientgo.LeaderElectionRecord{
+		HolderIdentity: holder, LeaseDurationSeconds: seconds(l.timings), RenewTime: metav1.Now(),
+	}
 	raw, err := json.Marshal(r)
 	return r, raw, err
 }
@@ -150,7 +153,7 @@ func (l *Lock) Create(ctx context.Context, r clientgo.LeaderElectionRecord) erro
 // lead or its lease ends too soon, and with backend.ErrInvalid if the elector's LeaseDuration is
 // not the lock's.
 //
-// A record without a holder, by which an elector gives its lease up, changes nothing: the elector's work goes on.
+// A record without a holder, by which an elector gives its lease up, changes nothing: its work goes on.
 func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,16 +164,18 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 	case r.HolderIdentity != l.id:
 		return invalid("an elector with the identity %q uses the lock of %q", r.HolderIdentity, l.id)
 	case r.LeaseDurationSeconds != seconds(l.timings):
-		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set the elector's timings to Lock.Timings", r.LeaseDurationSeconds, l.timings.LeaseDuration)
+		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set its timings to Lock.Timings",
+			r.LeaseDurationSeconds, l.timings.LeaseDuration)
 	case !l.lendable():
-		return fmt.Errorf("resourcelock: update %q: %w for the next %v", l.election.Name(), election.ErrNotElected, l.timings.loan())
+		return fmt.Errorf("resourcelock: update %q: %w for the next %v",
+			l.election.Name(), election.ErrNotElected, l.timings.loan())
 	}
 	now := time.Now()
 	l.lent, l.until, l.keepUntil = l.lead, now.Add(l.timings.loan()), now.Add(l.ttl)
 	return nil
 }
 
-// RecordEvent learns that the elector has stopped. Its work is told within a moment, for which the reserve is.
+// RecordEvent learns that the elector has stopped. Its work is told a moment later: the reserve is for that.
 func (l *Lock) RecordEvent(event string) {
 	if event == "stopped leading" {
 		l.mu.Lock()
@@ -199,8 +204,8 @@ func (l *Lock) await(done <-chan struct{}, limit <-chan time.Time) {
 	}
 }
 
-// Timings are the three durations that the elector of a lock must have, by client-go's names: see [Lock.Timings]. They
-// follow from the manager's TTL. They cost no call of the store, so they are short.
+// Timings are the three durations that the elector of a lock must have, by client-go's names: see
+// [Lock.Timings]. They follow from the manager's TTL. They cost no call of the store, so they are short.
 type Timings struct {
 	// LeaseDuration identifies the timings: an Update that shows another one fails. Nothing
 	// expires by it. It is the next whole second after RenewDeadline, so 1 s with a TTL below 20 s.
@@ -217,8 +222,8 @@ type Timings struct {
 // and a reserve.
 func (t Timings) loan() time.Duration { return t.RetryPeriod + t.RenewDeadline + t.RetryPeriod }
 
-// timingsOf returns the timings for a manager's TTL. A leader that renews as by default always has enough left of its
-// lease for a loan.
+// timingsOf returns the timings for a manager's TTL. A leader that renews as by default always has enough
+// left of its lease for a loan.
 func timingsOf(ttl time.Duration) Timings {
 	t := Timings{RetryPeriod: min(ttl/40, time.Second)}
 	t.RenewDeadline = 2 * t.RetryPeriod
@@ -254,8 +259,8 @@ func (l *Lock) endCampaign() {
 	}
 }
 
-// hold is the lead function. Until it returns, the manager does not release the lease: so it returns when the elector
-// has stopped, and its work has had time to end.
+// hold is the lead function. Until it returns, the manager does not release the lease: so it returns when the
+// elector has stopped, and its work has had time to end.
 func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
