@@ -75,9 +75,10 @@ func newStore(t testing.TB, servers ...*testbed.KubernetesServer) conformance.St
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
 				return l.edit(election, func(o *coordination.Lease) {
-					r, text := decode(o.Annotations[recordKey]), "<script>\x1b]0;\u202e"
+					r, text := recordOf(o), "<script>\x1b]0;\u202e"
 					r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", lease.NewHeartbeat()
-					o.Annotations[recordKey], o.Spec = r.encode(), r.spec()
+					r.putBeside(o)
+					o.Spec = r.spec()
 				})
 			},
 		},

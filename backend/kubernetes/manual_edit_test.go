@@ -143,9 +143,9 @@ func TestAnEditedLeaseIsWatched(t *testing.T) {
 
 // forge changes the record as this module does, but not the spec, unless the record is then vacant.
 func forge(o *coordination.Lease, do func(*record)) {
-	r := decode(o.Annotations[recordKey])
+	r := recordOf(o)
 	do(r)
-	o.Annotations[recordKey] = r.encode()
+	r.putBeside(o)
 	o.Spec = r.spec()
 }
 

@@ -34,11 +34,7 @@ func versionOf(text string) uint64 {
 // newObject returns a Lease as it was read.
 func newObject(l *coordination.Lease, at time.Time) *object {
 	l.ManagedFields = nil // the server keeps them
-	o := &object{lease: l, version: versionOf(l.ResourceVersion), at: at}
-	if text, ok := l.Annotations[recordKey]; ok {
-		o.record = decode(text)
-	}
-	return o
+	return &object{lease: l, version: versionOf(l.ResourceVersion), at: at, record: recordOf(l)}
 }
 
 // follow begins a request about Leases, which are kept from now on, and returns when it began.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"math"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 const (
 	domain       = "go-election.github.io/"
 	recordKey    = domain + "record" // annotation of an election's Lease: a record
+	sumKey       = domain + "sum"    // annotation beside it: a digest of its text
 	censusKey    = domain + "census" // annotation of the census
 	memberKey    = domain + "member" // annotation of a member's Lease: a lease.Session
 	touchKey     = domain + "touch"  // annotation: a random text, by which a Lease gets another resourceVersion
@@ -42,26 +42,20 @@ type record struct{ lease.Record }
 
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
 
-// sumMark is followed by a digest of what comes before it. It shows an edit, and is no secret: whoever can
-// write the Lease can depose its leader anyway. Fields that a later version adds do no harm.
-const sumMark = `,"sum":"`
-
-// encode returns the text of the annotation.
-func (r *record) encode() string {
-	text := lease.Encode(r)
-	return strings.TrimSuffix(text, "}") + sumMark + digest(text) + `"}`
-}
-
-// decode returns the record in an annotation. It is empty, and so of no election, if this module has not
-// written it so.
-func decode(text string) *record {
-	r, end := new(record), strings.LastIndex(text, sumMark)
-	if end < 0 || text[end:] != sumMark+digest(text[:end]+"}")+`"}` || json.Unmarshal([]byte(text), r) != nil {
-		return new(record)
+// recordOf returns the record beside a Lease; nil: there is none. It is empty, and so of no election, if this
+// module has not written it so: its sum shows an edit. That is no secret, since whoever can write the Lease can
+// depose its leader anyway.
+func recordOf(l *coordination.Lease) *record {
+	text, ok := l.Annotations[recordKey]
+	if !ok {
+		return nil
 	}
-	r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
+	r, _ := lease.Decode(lease.Records, []byte(text)).(*lease.Record)
+	if r == nil || l.Annotations[sumKey] != digest(text) {
+		return &record{}
+	}
 	r.TTL = min(r.TTL, lease.Span(MaxTTL))
-	return r
+	return &record{*r}
 }
 
 // spec returns the spec that belongs to the record, in the layout of client-go, but for leaseTransitions,

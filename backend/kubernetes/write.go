@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // rounds is how often a call tries again when somebody else has written the Lease first.
@@ -76,7 +77,9 @@ func (r *record) put(l *coordination.Lease) {
 // putBeside writes the record, and leaves the spec alone.
 func (r *record) putBeside(l *coordination.Lease) {
 	r.Write = rand.Int64()
-	meta.SetMetaDataAnnotation(&l.ObjectMeta, recordKey, r.encode())
+	text := lease.Encode(r)
+	meta.SetMetaDataAnnotation(&l.ObjectMeta, recordKey, text)
+	meta.SetMetaDataAnnotation(&l.ObjectMeta, sumKey, digest(text))
 	label(l)
 }
 
