@@ -29,15 +29,9 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 func (b *Backend) rehearse(ctx context.Context, name string) error {
 	dry := []string{meta.DryRunAll}
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name}}
-	touch(l)
-	made, err := b.client.Create(ctx, l, meta.CreateOptions{DryRun: dry})
-	if err == nil && made.Annotations[touchKey] != l.Annotations[touchKey] {
-		return errMangled
-	}
-	if err != nil && !conflict(err) {
+	if _, err := b.client.Create(ctx, l, meta.CreateOptions{DryRun: dry}); err != nil && !conflict(err) {
 		return err
 	}
-
 	l.UID, l.ResourceVersion = "00000000-0000-0000-0000-000000000000", "1" // of no Lease
 	_, update := b.client.Update(ctx, l, meta.UpdateOptions{DryRun: dry})
 	remove := b.client.Delete(ctx, name, meta.DeleteOptions{DryRun: dry})

@@ -53,7 +53,7 @@ func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s *state) error 
 		return ctx.Err()
 	}
 	if s.lease == nil { // a Lease without a record, and without a spec that was released, frees nothing either
-		made, err := b.write(ctx, s, label)
+		made, err := b.write(ctx, s, touch)
 		if err != nil {
 			return err
 		}

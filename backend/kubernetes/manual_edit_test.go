@@ -70,7 +70,7 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	ctx := c.Context()
 	missing, err := c.read(ctx, backend.Lease{Election: "jobs"})
 	if err == nil {
-		_, err = c.write(ctx, &missing[0], label)
+		_, err = c.write(ctx, &missing[0], touch)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestALabelledLeaseIsRenewed(t *testing.T) {
 	held := a.Leads("jobs")
 	before := b.Sees("jobs")
 	if err := l.edit("jobs", func(o *coordination.Lease) {
-		o.Labels["team"] = "x"
+		o.Labels = map[string]string{"team": "x"}
 		o.Annotations["note"] = "y"
 	}); err != nil {
 		t.Fatal(err)

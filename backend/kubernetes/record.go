@@ -21,15 +21,14 @@ import (
 
 // Annotations and labels of this module. A member of client-go leaves them as they are.
 const (
-	domain       = "go-election.github.io/"
-	recordKey    = domain + "record" // annotation of an election's Lease: a record
-	sumKey       = domain + "sum"    // annotation beside it: a digest of its text
-	censusKey    = domain + "census" // annotation of the census
-	memberKey    = domain + "member" // annotation of a member's Lease: a lease.Session
-	touchKey     = domain + "touch"  // annotation: a random text, by which a Lease gets another resourceVersion
-	kindKey      = domain + "kind"   // label: kindElection or kindMember
-	kindElection = "election"
-	kindMember   = "member"
+	domain     = "go-election.github.io/"
+	recordKey  = domain + "record" // annotation of an election's Lease: a record
+	sumKey     = domain + "sum"    // annotation beside it: a digest of its text
+	censusKey  = domain + "census" // annotation of the census
+	memberKey  = domain + "member" // annotation of a member's Lease: a lease.Session
+	touchKey   = domain + "touch"  // annotation: a random text, by which a Lease gets another resourceVersion
+	kindKey    = domain + "kind"   // label of a member's Lease, which has kindMember
+	kindMember = "member"
 )
 
 // A record is what this module keeps of an election besides the Lease's spec. It says which spec

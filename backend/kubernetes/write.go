@@ -80,11 +80,7 @@ func (r *record) putBeside(l *coordination.Lease) {
 	text := lease.Encode(r)
 	meta.SetMetaDataAnnotation(&l.ObjectMeta, recordKey, text)
 	meta.SetMetaDataAnnotation(&l.ObjectMeta, sumKey, digest(text))
-	label(l)
 }
-
-// label makes a Lease one of an election.
-func label(l *coordination.Lease) { meta.SetMetaDataLabel(&l.ObjectMeta, kindKey, kindElection) }
 
 // write writes an edit of the Lease in s, and returns the state that follows.
 func (b *Backend) write(ctx context.Context, s *state, change edit) (state, error) {
