@@ -26,7 +26,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,11 +67,9 @@ type Label struct {
 	pods     typed.PodInterface
 	options  Options
 
-	wake    chan struct{} // tells run of an event; has room for one
-	unwatch func()
-	stop    context.CancelFunc
-	ended   chan struct{}
-	once    sync.Once
+	wake  chan struct{} // tells run of an event; has room for one
+	stop  context.CancelFunc
+	ended chan struct{}
 }
 
 // Start begins to follow an election. It does not call the API server. An error is of class
@@ -111,26 +108,21 @@ func Start(e *election.Election, o Options) (*Label, error) {
 		election: e, pods: client.Pods(o.Namespace), options: o,
 		wake: make(chan struct{}, 1), stop: stop, ended: make(chan struct{}),
 	}
-	l.unwatch = e.Watch(func(election.Event) {
+	context.AfterFunc(ctx, e.Watch(func(election.Event) {
 		select {
 		case l.wake <- struct{}{}:
 		default:
 		}
-	})
+	}))
 	go l.run(ctx)
 	return l, nil
 }
 
-// Stop removes the label, and ends. It returns an error if the label may still be there. A second does
-// nothing.
-func (l *Label) Stop(ctx context.Context) (err error) {
-	l.once.Do(func() {
-		l.unwatch()
-		l.stop()
-		<-l.ended
-		err = l.patch(ctx, l.options.Pod, "", nil)
-	})
-	return err
+// Stop ends, and removes the label. It returns an error if the label may still be there.
+func (l *Label) Stop(ctx context.Context) error {
+	l.stop()
+	<-l.ended
+	return l.patch(ctx, l.options.Pod, "", nil)
 }
 
 const (

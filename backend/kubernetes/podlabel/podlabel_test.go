@@ -99,11 +99,8 @@ func (m *member) leads() {
 
 // crash ends the process without its last words.
 func (m *member) crash() {
-	m.label.once.Do(func() {
-		m.label.unwatch()
-		m.label.stop()
-		<-m.label.ended
-	})
+	m.label.stop()
+	<-m.label.ended
 	m.m.Close(context.Background())
 }
 
