@@ -113,6 +113,9 @@ func open(o Options) (*Backend, error) {
 	if o.Config != nil && o.Kubeconfig+o.Context != "" {
 		return nil, errors.New("kubeconfig or context is set together with Config")
 	}
+	if o.Config != nil {
+		o.Config = rest.CopyConfig(o.Config) // the program's may change
+	}
 	at, err := o.place()
 	if err != nil {
 		return nil, err

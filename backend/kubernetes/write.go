@@ -39,7 +39,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 	if err != nil {
 		return nil, err
 	}
-	if l.UID != "" && l.UID != written.UID || !equality.Semantic.DeepEqual(l.Spec, written.Spec) {
+	if !equality.Semantic.DeepEqual(l.Spec, written.Spec) {
 		return nil, errMangled
 	}
 	for key, text := range l.Annotations {
