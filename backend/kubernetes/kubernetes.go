@@ -177,11 +177,8 @@ func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) e
 	return b.wrap(verb, b.owner.Enter(ctx, nonce))
 }
 
-// maxRequests is how many requests of one call are under way at the same time.
-const maxRequests = 16
-
-// each runs do for 0 to n-1, some at the same time.
-func (b *Backend) each(n int, do func(i int)) { client.InParallel(n, maxRequests, do) }
+// each runs do for 0 to n-1, up to 16 at the same time.
+func (b *Backend) each(n int, do func(i int)) { client.InParallel(n, 16, do) }
 
 var (
 	// errBack says that the store of the API server was taken back to an earlier state.

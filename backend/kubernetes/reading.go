@@ -89,7 +89,7 @@ func (b *Backend) read(ctx context.Context, seen ...backend.Lease) ([]state, err
 		if err := b.get(ctx, names[0]); err != nil {
 			return nil, err
 		}
-		if s, ok := b.remembered(seen[0].Election); ok && (s.lease == nil || !s.needsCensus()) {
+		if s, ok := b.remembered(seen[0].Election); ok && (s.lease == nil || s.record != nil && !s.suspect) {
 			return []state{s}, nil
 		}
 	}
@@ -106,9 +106,6 @@ func (b *Backend) read(ctx context.Context, seen ...backend.Lease) ([]state, err
 	}
 	return states, nil
 }
-
-// needsCensus reports whether it depends on the census if the lease is free.
-func (s state) needsCensus() bool { return s.record == nil || s.suspect }
 
 // get reads one Lease. The API server answers with what a majority of its store has, after the request
 // began. That there is none is not believed: it may be said by a proxy, which knows no Leases. A listing
