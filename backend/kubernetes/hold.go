@@ -115,18 +115,16 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		return nil // it has held nothing
 	}
 	errs := make([]error, len(held))
-	b.each(len(held), func(i int) { errs[i] = b.fail(b.release(ctx, &held[i], string(nonce))) })
+	b.each(len(held), func(i int) { errs[i] = b.fail(b.release(ctx, &held[i], nonce)) })
 	return b.wrap(what, backend.Join(errs...))
 }
 
-func (b *Backend) release(ctx context.Context, h *backend.Held, nonce string) error {
+func (b *Backend) release(ctx context.Context, h *backend.Held, nonce backend.Nonce) error {
 	_, _, err := b.update(ctx, h.Election, func(s *state) (edit, error) {
-		r := s.record
 		switch {
 		case s.lease == nil: // what is still on its way requires the UID
 			return nil, nil
-		case r != nil && r.Nonce == nonce && r.Election == h.Election && (h.Term == 0 || h.Term == r.Term) &&
-			r.wrote(&s.lease.Spec):
+		case s.Holder.Nonce == nonce && (h.Term == 0 || h.Term == s.Term):
 			return s.vacated(h.End).put, nil
 		case h.Term == 0: // what is on its way requires the version that the Lease has now, or an earlier one
 			return touch, nil

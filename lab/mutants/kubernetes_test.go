@@ -52,8 +52,8 @@ var kubernetesMutants = []mutant{
 		"case h.Term == 0:",
 		"case false:", "the late bid", kubernetes("TestALateBidIsRefused")},
 	{"anybody releases a lease", "hold.go",
-		"case r != nil && r.Nonce == nonce && r.Election",
-		"case r != nil && r.Election", "X4 term 0 releases the caller's lease only: rule violated", kubernetesSuite("X4 term 0 releases the caller's lease only")},
+		"case s.Holder.Nonce == nonce && (",
+		"case (", "X4 term 0 releases the caller's lease only: rule violated", kubernetesSuite("X4 term 0 releases the caller's lease only")},
 
 	// Readings.
 	{"a renewal is no other version", "state.go",
