@@ -90,7 +90,7 @@ var kubernetesMutants = []mutant{
 		"(r.Election != election ||", "its record is from the past, when it was vacant", kubernetes("TestALeaseFromABackupIsWatched")},
 	{"a restore is not noticed", "reading.go",
 		"known.version > o.version && !known.at",
-		"false && !known.at", "an older copy was restored", kubernetes("TestARestoredClusterIsWatched")},
+		"false && known.version > o.version && !known.at", "an older copy was restored", kubernetes("TestARestoredClusterIsWatched")},
 	{"a restored record is believed", "state.go",
 		"	s.suspect = damaged || old || r == nil && b.wasMade(s.name)",
 		"	_ = old\n	s.suspect = damaged || r == nil && b.wasMade(s.name)", "an older copy was restored", kubernetes("TestARestoredClusterIsWatched")},
