@@ -5,11 +5,10 @@
 //
 // Three processes open a backend by configuration and campaign in two elections. Each
 // is the test binary, started again with a [Role]. While a process leads, it repeatedly
-// writes its term to a shared resource: it calls Leading, works for a moment, and
+// appends its term to a file that all share: it calls Leading, works for a moment, and
 // writes. If it is stopped in that moment for longer than its lease lasts, no lease can
-// prevent a late write. So the resource has a fence for each election, which refuses a term
-// below the greatest that it has accepted. What it refuses is what would have been written
-// without a fence.
+// prevent a late write. A fence for each election, which refuses a term below the greatest that
+// it has accepted, would. What it would have refused is counted.
 //
 // The harness injects faults, by a schedule that follows from one seed: it kills or
 // stops the leader, cuts its network, kills or stops the server, steps the server's

@@ -76,12 +76,11 @@ type run struct {
 	testing.TB
 	*Site
 	*rand.Rand
-	history  *History
-	fault    string // the name of the one that is injected
-	dir      string
-	resource *Resource
-	current  []*child // the child of each member
-	all      []*child
+	history *History
+	fault   string // the name of the one that is injected
+	dir     string
+	current []*child // the child of each member
+	all     []*child
 }
 
 // Run makes one history of about this length.
@@ -94,11 +93,6 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	if _, there := s.faults[name]; !there {
 		t.Fatalf("%s has no fault %q, but %q", s.Backend, name, sorted(s.faults))
 	}
-	var err error
-	if r.resource, err = newResource(filepath.Join(dir, "resource")); err != nil {
-		t.Fatal(err)
-	}
-	defer r.resource.listener.Close()
 	r.history.From = Now()
 	r.current = make([]*child, members)
 	for i := range r.current {
@@ -137,10 +131,31 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 		r.history.Lines = append(r.history.Lines, lines...)
 		c.board.file.Close()
 	}
-	r.history.Writes, r.history.Late = r.resource.counts()
+	r.history.Writes, r.history.Late = r.writes()
 	slices.SortStableFunc(r.history.Lines, func(a, b Line) int { return int(a.From - b.From) })
 	r.history.markHits()
 	return r.history
+}
+
+// writes returns how many writes the resource got, and how many of them were late: in a term below one that had
+// come before, so that a fence would have refused them.
+func (r *run) writes() (writes, late int) {
+	text, err := os.ReadFile(filepath.Join(r.dir, resource))
+	testbed.NoError(r, err)
+	greatest := map[string]uint64{} // by election
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var term uint64
+		_, err := fmt.Sscan(line, &name, &term)
+		testbed.NoError(r, err)
+
+		writes++
+		if term < greatest[name] {
+			late++
+		}
+		greatest[name] = max(greatest[name], term)
+	}
+	return writes, late
 }
 
 // pick chooses a fault for a history that mixes them.
@@ -154,7 +169,7 @@ func (r *run) start(i int) {
 	id := string(rune('a' + i))
 	r.current[i] = startChild(r, Role{
 		Process: fmt.Sprintf("%s%d", id, len(r.all)+1), ID: id, Dir: r.dir,
-		Environ: append(r.environ(i), "ELECTION_TTL="+ttl.String()), Elections: elections, Resource: r.resource.listener.Addr().String(),
+		Environ: append(r.environ(i), "ELECTION_TTL="+ttl.String()), Elections: elections,
 	}, i)
 	r.all = append(r.all, r.current[i])
 }

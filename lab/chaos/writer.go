@@ -5,9 +5,9 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/rpc"
 	"os"
 	"path/filepath"
 	"time"
@@ -29,11 +29,14 @@ type Role struct {
 	Dir       string   // of its journal and its board
 	Environ   []string // the configuration: ELECTION_BACKEND=… and so on
 	Elections []string
-	Resource  string // the socket of the resource
 }
 
 // file is the name of a file of the writer: its journal (jsonl), its board, or its log.
 func (r Role) file(kind string) string { return filepath.Join(r.Dir, r.Process+"."+kind) }
+
+// resource is the name of the file to which the leaders of a history write, in its directory: lines with an
+// election and a term, in the order in which the writes had their effect.
+const resource = "resource"
 
 const (
 	sampleEvery = time.Millisecond
@@ -46,7 +49,7 @@ type writer struct {
 	journal  *os.File
 	board    *Board
 	joined   []*election.Election
-	resource *rpc.Client
+	resource *os.File
 }
 
 // Campaign is the main function of a writer. It ends when standard input ends.
@@ -56,13 +59,13 @@ func Campaign(text string) error {
 		return err
 	}
 	var err error
-	if w.journal, err = os.OpenFile(w.file("jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+	if w.journal, err = appendTo(w.file("jsonl")); err != nil {
 		return err
 	}
 	if w.board, err = openBoard(w.file("board")); err != nil {
 		return err
 	}
-	if w.resource, err = rpc.Dial("unix", w.Resource); err != nil {
+	if w.resource, err = appendTo(filepath.Join(w.Dir, resource)); err != nil {
 		return err
 	}
 	w.note(Line{Entry: conformance.Entry{Kind: Started, From: Now(), To: Now()}})
@@ -101,6 +104,11 @@ func Campaign(text string) error {
 	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return m.Close(end)
+}
+
+// appendTo opens a file at whose end each write has its effect at once.
+func appendTo(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
 // recordCalls wraps the backend to record the calls that change leases.
@@ -159,7 +167,7 @@ func (w *writer) sample() {
 }
 
 // lead writes while it leads. Like most programs, it calls Leading before the work and not
-// after it. So a write may be late, and then the fence must refuse it.
+// after it. So a write may be late: a fence would refuse it.
 func (w *writer) lead(ctx context.Context, lead *election.Leadership) error {
 	work := time.NewTimer(0)
 	defer work.Stop()
@@ -167,8 +175,8 @@ func (w *writer) lead(ctx context.Context, lead *election.Leadership) error {
 		work.Reset(workFor/2 + rand.N(workFor))
 		<-work.C
 
-		if err := w.resource.Call("Resource.Write", Write{lead.Election(), lead.Term}, new(bool)); err != nil {
-			return err // the harness has ended
+		if _, err := fmt.Fprintln(w.resource, lead.Election(), lead.Term); err != nil {
+			return err
 		}
 	}
 	return nil
