@@ -113,7 +113,7 @@ func Lead(m *election.Manager, name string, shards []string, work election.LeadF
 
 	g := &Group{
 		manager: m, name: name, work: work, options: o, ttl: s.TTL, began: time.Now(), index: map[string]int{},
-		planner: newPlanner(s.ID, shards, o, s.RenewEvery),
+		planner: newPlanner(s.ID, len(shards), o, s.RenewEvery),
 		wake:    make(chan struct{}, 1), left: make(chan struct{}),
 		running: make([]bool, len(shards)), status: Status{Name: name, Shards: len(shards)},
 	}

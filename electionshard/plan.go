@@ -1,8 +1,8 @@
 package electionshard
 
 import (
-	"cmp"
 	"hash/fnv"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -54,29 +54,16 @@ type planner struct {
 	holdUntil       time.Duration // it gives up nothing before
 }
 
-// newPlanner returns a planner for the process me. All fields of o must be set, but for Weight.
-func newPlanner(me string, shards []string, o Options, renewEvery time.Duration) *planner {
-	n := len(shards)
-	p := &planner{
+// newPlanner returns a planner for the process me and n shards. All fields of o must be set, but for Weight.
+func newPlanner(me string, n int, o Options, renewEvery time.Duration) *planner {
+	own := fnv.New64a() // other processes prefer other shards
+	own.Write([]byte(me))
+	return &planner{
 		Options: o, renewEvery: renewEvery, roster: newRoster(me, n),
-		preferred: make([]int, n), extra: make([]bool, n), givenUp: slices.Repeat([]time.Duration{always}, n),
+		preferred: rand.New(rand.NewPCG(own.Sum64(), 1)).Perm(n),
+		extra:     make([]bool, n), givenUp: slices.Repeat([]time.Duration{always}, n),
 		leaderless: always, leaderlessSince: always, holdUntil: always,
 	}
-	hashes := make([]uint64, n)
-	for i, name := range shards {
-		h := fnv.New64a()
-		h.Write([]byte(me + "\n" + name))
-		p.preferred[i], hashes[i] = i, mix(h.Sum64())
-	}
-	slices.SortFunc(p.preferred, func(a, b int) int { return cmp.Compare(hashes[a], hashes[b]) })
-	return p
-}
-
-// mix spreads what differs in the last bytes over all bits (the finalizer of splitmix64).
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // decide returns what this process is to do now.

@@ -69,7 +69,7 @@ const (
 
 func plannerFor(shards int, o Options) *planner {
 	o, _ = o.complete(3 * tick)
-	return newPlanner("a", Names("s", shards), o, tick)
+	return newPlanner("a", shards, o, tick)
 }
 
 func TestWhoBidsAndWhoStepsDown(t *testing.T) {
@@ -166,7 +166,7 @@ func TestProcessesPreferDifferentShards(t *testing.T) {
 	first := map[int]int{}
 	for i := range 100 {
 		o, _ := Options{}.complete(tick)
-		first[newPlanner(fmt.Sprint("host-", i), Names("s", 100), o, tick).preferred[0]]++
+		first[newPlanner(fmt.Sprint("host-", i), 100, o, tick).preferred[0]]++
 	}
 	if len(first) < 50 {
 		t.Errorf("100 processes prefer %d of 100 shards", len(first))

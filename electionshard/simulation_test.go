@@ -25,7 +25,6 @@ type world struct {
 	t      *testing.T
 	random *rand.Rand
 	now    time.Duration
-	names  []string
 	shards []leased
 	fleet  []*process
 	nonces int
@@ -60,7 +59,7 @@ type process struct {
 }
 
 func newWorld(t *testing.T, shards, processes int) *world {
-	w := &world{t: t, random: rand.New(rand.NewPCG(1, 2)), names: Names("shard", shards), shards: make([]leased, shards), now: time.Hour}
+	w := &world{t: t, random: rand.New(rand.NewPCG(1, 2)), shards: make([]leased, shards), now: time.Hour}
 	for i := range processes {
 		w.start(fmt.Sprint("p", i))
 	}
@@ -75,8 +74,9 @@ func (w *world) start(id string) *process {
 	}
 	w.nonces++
 	p := &process{
-		planner: newPlanner(id, w.names, o, simRenew), id: id, nonce: backend.Nonce(fmt.Sprint(w.nonces)),
-		began: w.now, announced: w.now, view: view{shards: make([]shard, len(w.names))},
+		planner: newPlanner(id, len(w.shards), o, simRenew),
+		id:      id, nonce: backend.Nonce(fmt.Sprint(w.nonces)),
+		began: w.now, announced: w.now, view: view{shards: make([]shard, len(w.shards))},
 	}
 	w.fleet = append(w.fleet, p)
 	return p
