@@ -86,8 +86,10 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 		return list
 	}
 	s.checkServers(ctx, &list)
-	if err := s.checkElections(ctx, &list); err != nil {
+	if records, err := s.records(ctx, ""); err != nil {
 		list.problem("elections", "%v", err)
+	} else {
+		list.ok("elections", "in the store: %d", len(records))
 	}
 	if members, err := s.members(ctx); err != nil {
 		list.problem("members", "%v", err)
@@ -143,26 +145,6 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 		list.problem("servers", "%v", err)
 	}
 	*list = append(*list, reported...)
-}
-
-// checkElections counts elections.
-func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
-	records, err := s.records(ctx, "")
-	if err != nil {
-		return err
-	}
-	seen, err := s.observe(ctx, records)
-	if err != nil {
-		return err
-	}
-	led := 0
-	for _, r := range seen {
-		if !r.Vacant() && !r.silent {
-			led++
-		}
-	}
-	d.ok("elections", "in the store: %d; with a leader: %d", len(seen), led)
-	return nil
 }
 
 // checkWriting leads the trial election for a moment, and forgets it.

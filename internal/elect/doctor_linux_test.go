@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -35,28 +32,6 @@ func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
 	if out, code := call(t, environ("ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
 		t.Errorf("code %d:\n%s", code, out)
 	}
-}
-
-// The record of a dead leader names it until another process leads.
-func TestDoctorCountsNoSilentLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{memory.New().Backend(), election.Options{CallTimeout: time.Second}, &config.Config{}}
-		vacant, err := s.Observe(t.Context(), []backend.Lease{{Election: "job"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		bid := backend.Bid{Election: "job", Candidate: backend.Candidate{ID: "one", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: vacant[0]}
-		if answers, err := s.Acquire(t.Context(), []backend.Bid{bid}); err != nil || answers[0].Outcome != backend.Granted {
-			t.Fatal(answers, err)
-		}
-		for _, want := range []string{"in the store: 1; with a leader: 1", "in the store: 1; with a leader: 0"} {
-			var list diagnostics
-			if err := s.checkElections(t.Context(), &list); err != nil || list[0].Text != want {
-				t.Errorf("%v, %v; want %q", list, err, want)
-			}
-			time.Sleep(bid.TTL + time.Second) // virtual
-		}
-	})
 }
 
 func TestDoctorChecksMySQLAndMariaDB(t *testing.T) {
