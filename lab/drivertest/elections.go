@@ -88,18 +88,13 @@ func HandsOver(t testing.TB, a, b *election.Election, limit time.Duration, ready
 	t.Helper()
 	led, err := a.Campaign(t.Context())
 	testbed.NoError(t, err)
-	elected := make(chan time.Time, 10)
-	b.Watch(func(ev election.Event) {
-		if ev.Leading && ev.Kind == election.Elected {
-			elected <- time.Now()
-		}
-	})
 	testbed.NoError(t, b.Lead(nil))
 	testbed.Eventually(t, patience, "b follows and listens", ready)
 
 	began := time.Now()
 	testbed.NoError(t, led.Resign(t.Context()))
-	took := (<-elected).Sub(began)
+	Leads(t, b)
+	took := time.Since(began)
 	t.Logf("the handover took %v", took)
 	if took > limit {
 		t.Errorf("the handover took %v, more than %v", took, limit)
@@ -209,7 +204,8 @@ func StepsDownFirst(t testing.TB, cut func(on bool), a *election.Election, other
 
 // OneLeaderAtMost fails the test if two of the elections lead, until the test ends.
 func OneLeaderAtMost(t testing.TB, elections ...*election.Election) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	stopped := make(chan struct{})
+	t.Cleanup(func() { <-stopped })
 	go func() {
 		defer close(stopped)
 		tick := time.NewTicker(time.Millisecond)
@@ -227,14 +223,10 @@ func OneLeaderAtMost(t testing.TB, elections ...*election.Election) {
 				}
 			}
 			select {
-			case <-stop:
+			case <-t.Context().Done(): // the test ends
 				return
 			case <-tick.C:
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-stopped
-	})
 }
