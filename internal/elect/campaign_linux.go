@@ -133,7 +133,7 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	if c == nil {
 		return nil
 	}
-	c.supervise(ctx, lead, r.extendEvery, r.say)
+	c.supervise(ctx)
 	byItself := c.err == nil && c.ended && !c.asked && !c.expiring && ctx.Err() == nil
 	r.mu.Lock()
 	r.child = nil
@@ -159,7 +159,7 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	r.mu.Lock()
 	if !r.stopping {
 		r.started = true
-		c, err = startChild(lead, r.limits, r.command, environ, lock, r.successor)
+		c, err = r.startChild(lead, environ, lock)
 		r.child = c
 	}
 	r.mu.Unlock()

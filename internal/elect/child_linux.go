@@ -19,39 +19,28 @@ import (
 // A child is the command of one leadership and the guard process that runs it. See
 // docs/design/elect.md for what each process may believe.
 type child struct {
-	limits
-	spared   int // a process of elect that is not the command's; 0: none
+	runner   *runner
+	lead     *election.Leadership
 	guard    *exec.Cmd
-	orders   *os.File      // lines to the guard
-	pid      atomic.Int64  // of the command; 0: not started
-	deadline time.Duration // as the guard was told last: until then the lease is trusted, on CLOCK_BOOTTIME
-	reports  chan report
+	orders   *os.File            // lines to the guard
+	pid      atomic.Int64        // of the command; 0: not started
+	deadline time.Duration       // as the guard was told last: until then the lease is trusted, by boottime
 	ask      chan syscall.Signal // asks the command to end, while the lease is renewed
 	done     chan struct{}       // closed when the guard, the command and all descendants have ended
 
-	// Set by supervise.
-	asked    bool // elect has asked the command to end, at a signal
-	expiring bool // the guard has, because the lease was about to expire
+	asked bool // set by supervise: elect has asked the command to end, at a signal
 
-	// Valid after done is closed.
-	ended bool // the guard has reported how the command ended
-	code  int
-	err   error // why the command could not be started
+	// What the guard has reported; valid after done is closed.
+	expiring bool // it has asked the command to end, because the lease was about to expire
+	ended    bool // how the command has ended is known
+	code     int
+	err      error // why the command could not be started
 }
 
-// A report is a line from the guard.
-type report struct {
-	what string
-	n    int
-}
-
-// startChild starts the guard, which starts the command. lock may be nil; spared is 0 or a process
-// that is not the command's. After an error elect ends, and with it what is open.
-func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File, spared int) (*child, error) {
-	c := &child{
-		limits: l, spared: spared,
-		reports: make(chan report, 8), ask: make(chan syscall.Signal, 1), done: make(chan struct{}),
-	}
+// startChild starts the guard, which starts the command. lock may be nil. After an error elect ends, and with it
+// what is open.
+func (r *runner) startChild(lead *election.Leadership, environ []string, lock *os.File) (*child, error) {
+	c := &child{runner: r, lead: lead, ask: make(chan syscall.Signal, 1), done: make(chan struct{})}
 	ordersIn, ordersOut, err1 := os.Pipe()
 	reportsIn, reportsOut, err2 := os.Pipe()
 	if err := cmp.Or(err1, err2); err != nil {
@@ -61,10 +50,10 @@ func startChild(lead *election.Leadership, l limits, command, environ []string, 
 	if lock != nil {
 		files = append(files, lock)
 	}
-	setup := fmt.Sprintf("%d %d %d %t", l.grace, l.reserve, l.stop, lock != nil)
+	setup := fmt.Sprintf("%d %d %d %t", r.grace, r.reserve, r.stop, lock != nil)
 	c.guard = &exec.Cmd{
 		Path: "/proc/self/exe", // this program, even if its file has been replaced
-		Args: append([]string{guardName, setup}, command...),
+		Args: append([]string{guardName, setup}, r.command...),
 		Env:  environ, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		ExtraFiles: files,
 		// The guard has its own process group: elect passes on the signals of a terminal.
@@ -79,11 +68,12 @@ func startChild(lead *election.Leadership, l limits, command, environ []string, 
 	ordersIn.Close()
 	reportsOut.Close()
 	c.orders = ordersOut
-	c.extend(lead)
+	c.extend()
 	go c.readReports(reportsIn)
 	return c, nil
 }
 
+// readReports takes in what the guard reports, and says it.
 func (c *child) readReports(reports *os.File) {
 	defer close(c.done)
 	for s := bufio.NewScanner(reports); s.Scan(); {
@@ -93,16 +83,22 @@ func (c *child) readReports(reports *os.File) {
 		switch what {
 		case "started":
 			c.pid.Store(int64(n))
+			c.runner.say("leads %q in term %d; process %d runs", c.lead.Election(), c.lead.Term, n)
+		case "expiring":
+			c.expiring = true
+			c.runner.say("the lease is about to expire: ending the command")
+		case "denied":
+			c.runner.say("process %d belongs to another user, and elect may not kill it without CAP_KILL: "+
+				"IT RUNS ON, even when another process leads", n)
 		case "exit":
 			c.ended, c.code = true, n
 		case "error":
 			c.ended, c.code, c.err = true, n, fmt.Errorf("%s", text)
 		}
-		c.reports <- report{what, n}
 	}
 	reports.Close()
 	if err := c.guard.Wait(); err != nil { // elect has adopted its descendants
-		killOrphans(c.spared)
+		killOrphans(c.runner.successor)
 		if !c.ended { // the kernel has killed the command with its guard
 			c.code = 128 + int(syscall.SIGKILL)
 		}
@@ -142,9 +138,9 @@ func (c *child) send(word string, n int64) {
 
 // extend tells the guard until when the lease is trusted. It reads the clock before
 // Remaining, so the deadline is never later than the lease's.
-func (c *child) extend(lead *election.Leadership) {
+func (c *child) extend() {
 	now := boottime()
-	if remaining := lead.Remaining(); remaining > 0 && now+remaining > c.deadline {
+	if remaining := c.lead.Remaining(); remaining > 0 && now+remaining > c.deadline {
 		c.deadline = now + remaining
 		c.send("until", int64(c.deadline))
 	}
@@ -152,37 +148,20 @@ func (c *child) extend(lead *election.Leadership) {
 
 // supervise keeps the guard informed until the command and all its descendants are dead. It
 // ends the command when ctx ends, because the leadership is lost, or when a signal arrives on
-// c.ask, while the lease is still renewed. It says what the guard reports.
-func (c *child) supervise(ctx context.Context, lead *election.Leadership, every time.Duration, say func(string, ...any)) {
-	tick := time.NewTicker(every)
+// c.ask, while the lease is still renewed.
+func (c *child) supervise(ctx context.Context) {
+	tick := time.NewTicker(c.runner.extendEvery)
 	defer tick.Stop()
 	lost := ctx.Done()
 	var killAt time.Duration // then the guard itself must be stopped, since it has not ended the command
 	requestStop := func(s syscall.Signal) {
 		c.send("stop", int64(s))
-		killAt = boottime() + c.stop + c.reserve
-	}
-	handle := func(r report) {
-		switch r.what {
-		case "started":
-			say("leads %q in term %d; process %d runs", lead.Election(), lead.Term, r.n)
-		case "expiring":
-			c.expiring = true
-			say("the lease is about to expire: ending the command")
-		case "denied":
-			say("process %d belongs to another user, and elect may not kill it without CAP_KILL: "+
-				"IT RUNS ON, even when another process leads", r.n)
-		}
+		killAt = boottime() + c.runner.stop + c.runner.reserve
 	}
 	for {
 		select {
 		case <-c.done:
-			for len(c.reports) > 0 {
-				handle(<-c.reports)
-			}
 			return
-		case r := <-c.reports:
-			handle(r)
 		case s := <-c.ask:
 			c.asked = true
 			requestStop(s)
@@ -190,8 +169,8 @@ func (c *child) supervise(ctx context.Context, lead *election.Leadership, every 
 			lost = nil
 			requestStop(syscall.SIGTERM)
 		case <-tick.C:
-			c.extend(lead)
-			if now := boottime(); now >= c.deadline-c.reserve/2 || killAt > 0 && now >= killAt {
+			c.extend()
+			if now := boottime(); now >= c.deadline-c.runner.reserve/2 || killAt > 0 && now >= killAt {
 				c.kill()
 			}
 		}
