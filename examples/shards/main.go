@@ -20,7 +20,8 @@ import (
 var partitions = electionshard.Names("orders", 12)
 
 func main() {
-	store, tables := memory.New(), newTables(partitions) // in real life: servers that all processes share
+	// In real life these are servers that all processes share.
+	store, orders := memory.New(), &table{rows: map[string]row{}}
 	var fleet []*electionshard.Group
 	for _, id := range []string{"anna", "bert", "cleo"} {
 		m, err := election.New(store.Backend(), election.Options{ID: id, TTL: 3 * time.Second})
@@ -28,7 +29,7 @@ func main() {
 			log.Fatal(err)
 		}
 		defer m.Close(context.Background())
-		g, err := electionshard.Lead(m, "orders", partitions, consumer(tables), electionshard.Options{})
+		g, err := electionshard.Lead(m, "orders", partitions, consumer(orders), electionshard.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -45,17 +46,16 @@ func main() {
 			fleet[0].Leave(context.Background())
 		}
 	}
-	fmt.Println(tables.applied(), "orders were applied, each once")
+	fmt.Println(orders.applied(), "orders were applied, each once")
 }
 
 // consumer returns a function that consumes the partition that this process leads. It continues
-// where the partition's table ends, until the leadership does.
-func consumer(tables map[string]*table) election.LeadFunc {
+// where the last one has ended, until the leadership does.
+func consumer(orders *table) election.LeadFunc {
 	return func(ctx context.Context, lead *election.Leadership) error {
-		t := tables[lead.Election()]
-		offset, err := t.claim(lead.Term)
+		offset, err := orders.claim(lead.Election(), lead.Term)
 		for ; err == nil && ctx.Err() == nil; offset++ {
-			err = t.apply(lead.Term, offset)
+			err = orders.apply(lead.Election(), lead.Term, offset)
 			time.Sleep(200 * time.Millisecond)
 		}
 		return err

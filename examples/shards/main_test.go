@@ -13,35 +13,37 @@ import (
 // Each partition is consumed at full speed, but for the time in which it moves, whoever crashes.
 func TestAllPartitionsAreConsumed(t *testing.T) {
 	electiontest.Test(t, election.Options{TTL: 3 * time.Second}, func(t *testing.T, g *electiontest.Group) {
-		all := newTables(partitions)
+		orders := &table{rows: map[string]row{}}
 		for _, id := range []string{"a", "b", "c"} {
-			if _, err := electionshard.Lead(g.Start(id).Manager, "orders", partitions, consumer(all), electionshard.Options{}); err != nil {
+			m := g.Start(id).Manager
+			if _, err := electionshard.Lead(m, "orders", partitions, consumer(orders), electionshard.Options{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(10 * time.Second)
 		g.Leader(partitions[0]).Crash()
 		time.Sleep(20 * time.Second)
-		for name, table := range all {
-			if table.mu.Lock(); table.next < 5*20 {
-				t.Errorf("%d messages of %s were applied in 30s, at 5 a second and with a crash", table.next, name)
+		orders.mu.Lock()
+		defer orders.mu.Unlock()
+		for _, name := range partitions {
+			if n := orders.rows[name].next; n < 5*20 {
+				t.Errorf("%d messages of %s were applied in 30s, at 5 a second and with a crash", n, name)
 			}
-			table.mu.Unlock()
 		}
 	})
 }
 
 // A consumer that was frozen, and does not know that its partition has moved, is refused.
 func TestAFrozenConsumerIsRefused(t *testing.T) {
-	var orders table
-	offset, err := orders.claim(1)
+	orders := &table{rows: map[string]row{}}
+	offset, err := orders.claim("a", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := orders.claim(2); err != nil {
+	if _, err := orders.claim("a", 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := orders.apply(1, offset); !errors.Is(err, errFenced) {
+	if err := orders.apply("a", 1, offset); !errors.Is(err, errFenced) {
 		t.Errorf("the write of the frozen consumer: %v", err)
 	}
 }
