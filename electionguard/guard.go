@@ -2,6 +2,7 @@ package electionguard
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -77,29 +78,24 @@ func (g *Guard) PID() int {
 }
 
 // send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost: then an
-// election may cost a TTL.
+// election may cost a TTL. The last line may have been cut, so each text begins a new one.
 func (g *Guard) send(lines []report) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, part := range parts(lines) {
-		if g.pipe == nil || g.write(part) != nil {
-			return
-		}
+	if g.pipe == nil {
+		return
 	}
-}
 
-// write tries three times: on a busy machine the deadline may have passed before anything was tried.
-func (g *Guard) write(part []byte) (err error) {
-	for range 3 {
-		g.pipe.SetWriteDeadline(time.Now().Add(time.Millisecond))
-		if _, err = g.pipe.Write(part); err == nil {
-			return nil
-		}
+	text := []byte("\n")
+	for _, r := range lines {
+		line, _ := json.Marshal(r) // cannot fail
+		text = append(append(text, line...), '\n')
 	}
-	return err
+	g.pipe.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+	g.pipe.Write(text)
 }
 
 // Close ends the guard without a release. The manager calls it after its last release.

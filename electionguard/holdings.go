@@ -28,25 +28,6 @@ type report struct {
 	End      bool   `json:",omitempty"` // it needs no guard any more
 }
 
-// maxWhole is the most that the kernel writes to a pipe as a whole or not at all: pipe(7), PIPE_BUF.
-const maxWhole = 4096
-
-// parts returns the text in pieces of whole lines, none of which the kernel writes in part.
-func parts(lines []report) (parts [][]byte) {
-	var part []byte
-	for _, r := range lines {
-		line, _ := json.Marshal(r) // cannot fail
-		if len(part)+len(line)+1 > maxWhole {
-			parts, part = append(parts, part), nil
-		}
-		part = append(append(part, line...), '\n')
-	}
-	if part != nil {
-		parts = append(parts, part)
-	}
-	return parts
-}
-
 // The holdings are what the guard knows of the program.
 type holdings struct {
 	setup
