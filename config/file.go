@@ -76,14 +76,9 @@ func syntaxError(err error) (line int, problem string) {
 // not need, or that make a small text large, and keys that appear twice. It shows no values:
 // a password may begin with any of these characters.
 func checkPlain(source string, n *yaml.Node, p *problems) {
-	at := place{source, n.Line}
-	switch {
-	case n.Kind == yaml.AliasNode:
-		p.add(at, "", "an alias (*name) is not allowed; if it is meant as a value, put it in quotes")
-	case n.Anchor != "":
-		p.add(at, "", "an anchor (&name) is not allowed; if it is meant as a value, put it in quotes")
-	case n.Style&yaml.TaggedStyle != 0:
-		p.add(at, "", "a tag (!name) is not allowed; if it is meant as a value, put it in quotes")
+	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
+		p.add(place{source, n.Line}, "",
+			"aliases (*name), anchors (&name) and tags (!name) are not allowed; if this is meant as a value, put it in quotes")
 	}
 	first := map[string]int{}
 	for k := range pairs(n) {
