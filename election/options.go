@@ -160,14 +160,7 @@ func (e *OptionError) Text(name func(option string) string) string {
 }
 
 // short rounds a duration for a text: a third of 10s is 3.333s.
-func short(d time.Duration) time.Duration {
-	for unit := time.Millisecond; unit > 1; unit /= 1000 {
-		if d >= 1000*unit {
-			return d.Round(unit)
-		}
-	}
-	return d
-}
+func short(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
 // Complete checks o and returns it with all defaults but Logger filled in, as [New] uses it. g has the
 // store's limits. The error is an [*OptionError].

@@ -24,7 +24,7 @@ func TestABadOptionIsReportedByFieldsAndText(t *testing.T) {
 	}{
 		{Options{TTL: 500 * ms}, "TTL", 500 * ms, "at least", time.Second, "TTL is 500ms, must be at least 1s: a limit of backend test"},
 		{Options{TTL: time.Hour}, "TTL", time.Hour, "at most", time.Minute, "TTL is 1h0m0s, must be at most 1m0s: a limit of backend test"},
-		{Options{TTL: -1}, "TTL", time.Duration(-1), "at least", 1, "TTL is -1ns, must be at least 1ns"},
+		{Options{TTL: -1}, "TTL", time.Duration(-1), "at least", 1, "TTL is -1ns, must be at least 0s"},
 		{Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}, "TTL", 9 * time.Second, "more than", 9750 * ms,
 			"TTL is 9s, must be more than 9.75s: RenewEvery + CallTimeout + ClockMargin = 6s + 2.25s + 1.5s"},
 		{Options{TTL: 9 * time.Second, CallTimeout: 6 * time.Second}, "TTL", 9 * time.Second, "more than", 10500 * ms, "= 3s + 6s + 1.5s"},
