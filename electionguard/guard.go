@@ -78,24 +78,29 @@ func (g *Guard) PID() int {
 }
 
 // send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost: then an
-// election may cost a TTL. The last line may have been cut, so each text begins a new one.
+// election may cost a TTL.
 func (g *Guard) send(lines []report) {
-	if g == nil {
-		return
+	if g != nil {
+		g.tell(20*time.Millisecond, lines...)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.pipe == nil {
-		return
-	}
+}
 
+// tell writes lines to the guard. The last one before may have been cut, so they begin with a new line.
+func (g *Guard) tell(patience time.Duration, lines ...report) error {
 	text := []byte("\n")
 	for _, r := range lines {
 		line, _ := json.Marshal(r) // cannot fail
 		text = append(append(text, line...), '\n')
 	}
-	g.pipe.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
-	g.pipe.Write(text)
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pipe == nil {
+		return os.ErrClosed
+	}
+	g.pipe.SetWriteDeadline(time.Now().Add(patience))
+	_, err := g.pipe.Write(text)
+	return err
 }
 
 // Close ends the guard without a release. The manager calls it after its last release.

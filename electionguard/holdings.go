@@ -1,7 +1,6 @@
 package electionguard
 
 import (
-	"bufio"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -10,14 +9,11 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A setup is the first line that a guard reads.
-type setup struct {
-	Store []byte
-	Grace time.Duration
-}
-
 // A report is a line of JSON for the guard. Each says one thing.
 type report struct {
+	Store []byte        `json:",omitempty"` // of the program's Options, in the first line
+	Grace time.Duration `json:",omitempty"` // with the store
+
 	Nonce string        `json:",omitempty"` // the program's
 	TTL   time.Duration `json:",omitempty"` // of its leases, with the nonce
 
@@ -30,21 +26,12 @@ type report struct {
 
 // The holdings are what the guard knows of the program.
 type holdings struct {
-	setup
+	store []byte // of its Options
+	grace time.Duration
 	nonce backend.Nonce
 	ttl   time.Duration
 	terms map[string]uint64 // by election
 	ended bool              // the program needs no guard any more
-}
-
-// readSetup reads the first line.
-func readSetup(r *bufio.Reader) (h *holdings, err error) {
-	h = &holdings{terms: map[string]uint64{}}
-	line, err := r.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &h.setup)
-	}
-	return h, err
 }
 
 // apply takes in a line. One that cannot be read says nothing.
@@ -53,6 +40,10 @@ func (h *holdings) apply(line []byte) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return
 	}
+	if len(r.Store) > 0 {
+		h.store = r.Store
+	}
+	h.grace = max(h.grace, r.Grace)
 	if r.Nonce != "" {
 		h.nonce, h.ttl = backend.Nonce(r.Nonce), r.TTL
 	}

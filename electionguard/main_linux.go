@@ -2,7 +2,6 @@ package electionguard
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -86,7 +85,7 @@ func Start(o Options) (*Guard, error) {
 	}
 	g := &Guard{o: o, pid: cmd.Process.Pid, pipe: write}
 	go g.watch(cmd.Wait)
-	if err := g.prepare(); err != nil {
+	if err := g.tell(firstPatience, report{Store: o.Store, Grace: o.Grace}); err != nil {
 		g.Close()
 		return nil, fmt.Errorf("electionguard: %w", err)
 	}
@@ -152,17 +151,6 @@ func fcntl(fd uintptr, command, arg int) (int, error) {
 // firstPatience is how long a guard may take until it reads the first line.
 const firstPatience = 10 * time.Second
 
-// prepare sends the first line.
-func (g *Guard) prepare() error {
-	line, err := json.Marshal(setup{g.o.Store, g.o.Grace})
-	if err != nil {
-		return err
-	}
-	g.pipe.SetWriteDeadline(time.Now().Add(firstPatience))
-	_, err = g.pipe.Write(append(line, '\n'))
-	return err
-}
-
 // guard is the main function of a guard.
 func guard(open Open) error {
 	// systemd, a terminal or pkill may send these to the guard as well, which must outlive the program.
@@ -170,13 +158,9 @@ func guard(open Open) error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
-	r := bufio.NewReader(os.NewFile(reportFile, "report"))
-	h, err := readSetup(r)
-	if err != nil {
-		return nil // the program has ended before it held anything
-	}
-	s := &store{open: open, text: h.Store}
-	h.follow(r, s)
+	h := &holdings{terms: map[string]uint64{}}
+	s := &store{open: open, holdings: h}
+	h.follow(os.NewFile(reportFile, "report"), s)
 	held := h.held()
 	if h.ended || len(held) == 0 {
 		return nil
@@ -188,7 +172,7 @@ func guard(open Open) error {
 		return errors.New("the program, or a process that it has started, lives on; its leases expire by themselves")
 	}
 	ended := time.Now()
-	time.Sleep(h.Grace)
+	time.Sleep(h.grace)
 	if err := s.release(h.nonce, held); err != nil {
 		return fmt.Errorf("the program has ended, and its leases were not released: %w", err)
 	}
@@ -198,11 +182,11 @@ func guard(open Open) error {
 
 // follow takes in what the program reports, until the pipe is closed or the program needs no guard. While the program
 // holds a lease the store is kept open, and one record is read in each TTL: connecting takes longer than a release.
-func (h *holdings) follow(r *bufio.Reader, s *store) {
+func (h *holdings) follow(reports *os.File, s *store) {
 	lines := make(chan []byte)
 	go func() {
 		defer close(lines)
-		for {
+		for r := bufio.NewReader(reports); ; {
 			line, err := r.ReadBytes('\n')
 			if err != nil {
 				return

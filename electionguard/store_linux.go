@@ -10,14 +10,14 @@ import (
 
 // A store is the guard's access to the store.
 type store struct {
-	open    Open
-	text    []byte          // Options.Store
-	backend backend.Backend // nil: not open
+	open     Open
+	holdings *holdings
+	backend  backend.Backend // nil: not open
 }
 
 func (s *store) opened(ctx context.Context) (b backend.Backend, err error) {
 	if s.backend == nil {
-		if b, err = s.open(ctx, s.text); err != nil {
+		if b, err = s.open(ctx, s.holdings.store); err != nil {
 			return nil, err
 		}
 		s.backend = b

@@ -36,7 +36,7 @@ var guardMutants = []mutant{
 		"	h.ended = h.ended || r.End\n",
 		"", "TestAClosedGuardEndsAndReleasesNothing", ends("TestAClosedGuardEndsAndReleasesNothing")},
 	{"the grace is not waited for", "main_linux.go",
-		"	time.Sleep(h.Grace)\n",
+		"	time.Sleep(h.grace)\n",
 		"", "the grace has not passed: the guard has released", ends("TestWhatLivesOnHasNotEnded")},
 	{"signals to all end the guard", "main_linux.go",
 		"	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)\n",
