@@ -24,14 +24,8 @@ type changeLog struct {
 
 	mu     sync.Mutex
 	newest uint64        // the number of the last one
-	recent []change      // the last ones, oldest first
+	recent []Change      // the last ones, oldest first
 	next   chan struct{} // closed by the next one
-}
-
-// A change is one event, ready to be sent.
-type change struct {
-	json Change
-	data []byte // json, as an event of a stream
 }
 
 // A Change is the JSON of an event: a change of leader, a notice, or the state at first. /changes and
@@ -61,8 +55,7 @@ func (h *Handler) changed(ev election.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.newest++
-	json := changeOf(c.id(c.newest), ev, h.options.Details)
-	c.recent = append(c.recent, change{json, frame("change", json.ID, json)})
+	c.recent = append(c.recent, changeOf(c.id(c.newest), ev, h.options.Details))
 	if len(c.recent) > maxRecent {
 		c.recent = c.recent[1:] // and not in place: streams are reading the others
 	}
@@ -86,7 +79,7 @@ func (c *changeLog) number(id string) uint64 {
 
 // after returns the changes after a number, and the number of the newest of all; next is closed by the one
 // after that. ok is false if that number is none of this process, or if too many have followed.
-func (c *changeLog) after(number uint64) (list []change, newest uint64, next <-chan struct{}, ok bool) {
+func (c *changeLog) after(number uint64) (list []Change, newest uint64, next <-chan struct{}, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	behind := c.newest - number
@@ -109,8 +102,8 @@ func (h *Handler) changes(w http.ResponseWriter, r *http.Request) {
 
 	list := []Change{}
 	for _, c := range slices.Backward(recent) {
-		if len(list) < limit && (only == "" || only == c.json.Election) {
-			list = append(list, c.json)
+		if len(list) < limit && (only == "" || only == c.Election) {
+			list = append(list, c)
 		}
 	}
 	reply(w, http.StatusOK, struct {

@@ -82,8 +82,8 @@ func (h *Handler) sendChanges(ctx context.Context, since, only string, states bo
 			data = h.appendStates(data, h.seen.id(newest), only, states)
 		}
 		for _, c := range list {
-			if only == "" || only == c.json.Election {
-				data = append(data, c.data...)
+			if only == "" || only == c.Election {
+				data = append(data, frame("change", c.ID, c)...)
 			}
 		}
 		if len(data) > 0 && !send(data) {
