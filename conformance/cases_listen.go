@@ -51,9 +51,24 @@ func listenNotBusy(t *Trial) {
 	if t.Poll { // otherwise the lease expires, which is a change; these renewals are none
 		renewed = append(renewed, own)
 	}
-	stop := a.keepRenewing(renewed...)
+	over, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- try(func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(t.renewEvery()):
+					for _, l := range renewed {
+						a.keep(l)
+					}
+				}
+			}
+		})
+	}()
 	returns := t.countReturns(b, ttls, seen...)
-	stop()
+	close(over)
+	require(<-ended)
 	require(expect(returns <= ttls+2, fmt.Sprintf("Listen to return at most once a TTL (%v) while leases are only renewed", t.TTL),
 		fmt.Sprintf("%d times in %d TTLs", returns, ttls)))
 }

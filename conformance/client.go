@@ -192,29 +192,6 @@ func (c *client) keepAfter(what string, held backend.Lease) backend.Lease {
 // cannotKeep renews a lease that the client does not hold, which must be refused.
 func (c *client) cannotKeep(why string, held backend.Lease) { c.renewal(backend.Refused, why, held) }
 
-// keepRenewing renews leases in the background until stop is called.
-func (c *client) keepRenewing(held ...backend.Lease) (stop func()) {
-	end, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- try(func() {
-			for {
-				select {
-				case <-end:
-					return
-				case <-time.After(c.t.renewEvery()):
-					for _, a := range c.renew(held...) {
-						require(equal("outcome of a renewal of "+a.Election, a.Outcome, backend.Granted))
-					}
-				}
-			}
-		})
-	}()
-	return func() {
-		close(end)
-		require(<-ended)
-	}
-}
-
 // release releases leases with a reason.
 func (c *client) release(end backend.End, held ...backend.Lease) {
 	c.releaseAs(c.candidate, end, held...)
