@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
-	"github.com/go-election/go-election/election"
 )
 
 // A Key is one value that can be configured.
@@ -45,13 +43,6 @@ func (d *decoder) checkBackend(name string) {
 	} else if problem := unknownBackend(name); problem != "" {
 		d.add(d.places["backend"], "backend", "%s", problem)
 	}
-}
-
-// wrong describes a bad option by its key and place.
-func (d *decoder) wrong(e *election.OptionError) *Error {
-	key := keyOf(e.Option)
-	at := cmp.Or(d.places[key], place{source: d.file})
-	return &Error{Source: at.source, Line: at.line, Key: key, Problem: e.Text(keyOf), err: e}
 }
 
 // unknownBackend describes why this program has no backend of that name. It returns ""

@@ -217,8 +217,11 @@ func keyOf(option string) string {
 
 // explain replaces the option in an error of election.New by its key and place.
 func (c *Config) explain(err error) error {
-	if wrong, ok := errors.AsType[*election.OptionError](err); ok {
-		return c.source.wrong(wrong)
+	wrong, ok := errors.AsType[*election.OptionError](err)
+	if !ok {
+		return fmt.Errorf("config: %w", err)
 	}
-	return fmt.Errorf("config: %w", err)
+	key := keyOf(wrong.Option)
+	at := cmp.Or(c.source.places[key], place{source: c.source.file})
+	return &Error{Source: at.source, Line: at.line, Key: key, Problem: wrong.Text(keyOf), err: wrong}
 }

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse returns the root of a YAML text: a mapping, or nil if the text is empty.
+// parse returns the root of a YAML text, or nil if the text is empty.
 // The tree has no aliases, anchors and tags.
 func parse(source string, text []byte) (root *yaml.Node, p problems) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -33,16 +33,8 @@ func parse(source string, text []byte) (root *yaml.Node, p problems) {
 		p.add(place{source, line}, "", "%s", problem)
 		return nil, p
 	}
-	root = doc.Content[0]
-	checkPlain(source, root, &p)
-	if len(p) > 0 || isNull(root) {
-		return nil, p
-	}
-	if root.Kind != yaml.MappingNode {
-		p.add(place{source, root.Line}, "", "must be keys with values, such as \"backend: mysql\"; it is %s", kindOf(root))
-		return nil, p
-	}
-	return root, nil
+	checkPlain(source, doc.Content[0], &p)
+	return doc.Content[0], p
 }
 
 // decode reads one document. The parser panics on some texts, as if it had a bug; no
