@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -61,13 +62,11 @@ func (p *participant) ownLeaderships() (n int) {
 	return n
 }
 
-// eventTime returns when the watcher received the latest event for which is returns true.
+// eventTime returns the time of the latest event for which is returns true.
 func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := len(p.received) - 1; i >= 0; i-- {
-		if is(p.received[i]) {
-			return p.receivedAt[i], true
+	for _, e := range slices.Backward(p.events()) {
+		if is(e) {
+			return e.Time.Sub(p.node.t.began), true
 		}
 	}
 	return 0, false
@@ -84,8 +83,9 @@ func (p *participant) told(reason election.Reason) bool {
 	return p.hasEvent(func(e election.Event) bool { return e.Reason == reason })
 }
 
-// wonAt returns when the watcher received the latest leadership of its process.
+// wonAt returns when the latest leadership of its process began.
 func (p *participant) wonAt() time.Duration {
+	synctest.Wait() // until the watcher has the event
 	at, _ := p.eventTime(func(e election.Event) bool { return e.Leading })
 	return at
 }

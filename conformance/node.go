@@ -81,9 +81,8 @@ func (n *node) join(name string) *participant {
 	n.mu.Unlock()
 	n.t.checker.add(p)
 	e.Watch(func(ev election.Event) {
-		at := n.t.now()
 		p.mu.Lock()
-		p.received, p.receivedAt = append(p.received, ev), append(p.receivedAt, at)
+		p.received = append(p.received, ev)
 		p.mu.Unlock()
 		n.t.checker.sample()
 	})

@@ -15,9 +15,8 @@ type participant struct {
 	node   *node
 	belief *Entry // of the checker: the leadership that it is sampling
 
-	mu         sync.Mutex
-	received   []election.Event
-	receivedAt []time.Duration // when each event came
+	mu       sync.Mutex
+	received []election.Event
 }
 
 // lead campaigns with a function that waits for the end of its context.
@@ -44,20 +43,6 @@ func (p *participant) events() []election.Event {
 	return slices.Clone(p.received)
 }
 
-// toldToLead reports whether the last state that the watcher received is that this process leads.
-func (p *participant) toldToLead() bool {
-	states := slices.DeleteFunc(p.events(), func(e election.Event) bool { return e.Kind == election.Notice })
-	return len(states) > 0 && states[len(states)-1].Leading
-}
-
-// startCandidates starts n nodes that campaign in one election.
-func (t *Trial) startCandidates(n int, name string, change func(*election.Options)) (members []*participant) {
-	for i := range n {
-		members = append(members, t.candidate(string(rune('a'+i)), name, change))
-	}
-	return members
-}
-
 // candidate starts a node that campaigns in an election.
 func (t *Trial) candidate(id, name string, change func(*election.Options)) *participant {
 	p := t.participant(id, name, change)
@@ -81,9 +66,6 @@ func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (lea
 			others = append(others, p)
 		}
 	}
-	try(func() { // cases read the time of the event
-		t.waitUntil(t.TTL/10, "the leader's watcher to receive the event", func() bool { return leader.toldToLead() || !leader.Leading() })
-	})
 	return leader, others
 }
 
@@ -117,7 +99,10 @@ func leaderOf(members []*participant) *participant {
 
 // startWithLeader starts n candidates and waits until one leads and all know a leader.
 func (t *Trial) startWithLeader(n int, name string, change func(*election.Options)) (leader *participant, others []*participant) {
-	members := t.startCandidates(n, name, change)
+	var members []*participant
+	for i := range n {
+		members = append(members, t.candidate(string(rune('a'+i)), name, change))
+	}
 	leader, others = t.waitForLeader(2*t.takeoverBound(), members...)
 	t.sleep(t.renewEvery()) // the followers read once
 	t.waitUntil(t.takeoverBound(), "every member to know a leader", func() bool {
