@@ -48,7 +48,7 @@ func safeStall(t *Trial) {
 	t.waitUntil(t.takeoverBound(), "the manager's loop to block", hit.Load)
 	t.waitForDeadline(a.node, "jobs")
 	require(expect(!a.Leading(), "Leading() false after the deadline while the manager's loop is blocked", a.Leading()),
-		expect(a.Leadership() == nil, "no Leadership after the deadline", a.Leadership()),
+		expect(a.Leadership() == nil, "no Leadership after the deadline", a.Current()),
 		equal("Remaining after the deadline", old.Remaining(), 0),
 		expect(a.Current().Kind != election.Elected, "a current state that names no leader", a.Current()))
 	t.waitForLeader(t.takeoverBound(), b)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/election"
 )
 
 // A Trial is one run of a case on a fresh store.
@@ -181,11 +180,6 @@ func format(v any) any {
 	switch v := v.(type) {
 	case string:
 		return fmt.Sprintf("%.200q", v)
-	case *election.Leadership: // reflection would race with the manager
-		if v == nil {
-			return "no leadership"
-		}
-		return fmt.Sprintf("leadership of %q in term %d", v.Election(), v.Term)
 	case backend.Candidate:
 		return fmt.Sprintf("{ID:%.80q Nonce:%q Address:%.80q Metadata:%.80q}", v.ID, v.Nonce, v.Address, v.Metadata)
 	}
