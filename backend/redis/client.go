@@ -68,17 +68,19 @@ func (d *driver) connect(o Options) error {
 			return err
 		}
 	}
-	// go-redis neither repeats requests nor announces itself: its CLIENT SETNAME needs a right.
 	d.tls = config != nil
-	tlsConfig := client.Fresh(config, o.CAFile)
-	d.newClient = func() goredis.UniversalClient {
+	dial := dialer(client.Fresh(config, o.CAFile))
+	if o.Master != "" {
+		dial = d.dialMaster(dial, o, addresses)
+	}
+	d.newClient = func(listens bool) goredis.UniversalClient {
 		d.password.ReadAgain(o.PasswordFile)
-		d.sentinelPassword.ReadAgain(o.SentinelPasswordFile)
-		return goredis.NewUniversalClient(&goredis.UniversalOptions{
-			Addrs: addresses, MasterName: o.Master, DB: o.DB, Username: o.Username, Password: d.password.Get(), TLSConfig: config, Dialer: dialer(tlsConfig),
-			SentinelUsername: o.SentinelUsername, SentinelPassword: d.sentinelPassword.Get(), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
-			MaxRetries: -1, DialTimeout: dialTimeout, OnConnect: announce,
-		})
+		own := clientOptions(addresses[0], o.Username, d.password.Get(), dial)
+		own.DB = o.DB
+		if listens {
+			own.Dialer = quiet(dial)
+		}
+		return goredis.NewClient(own)
 	}
 	d.conns.Age, d.conns.Most, d.conns.Open = time.Minute, mostConns, d.openForCall
 	d.conns.Close = func(c goredis.UniversalClient) { c.Close() }
@@ -86,12 +88,20 @@ func (d *driver) connect(o Options) error {
 	return nil
 }
 
+// clientOptions are those of a client that neither repeats requests nor announces itself: CLIENT SETNAME needs a right.
+func clientOptions(address, username, password string, dial dialFunc) *goredis.Options {
+	return &goredis.Options{
+		Addr: address, Username: username, Password: password, Dialer: dial, DialTimeout: dialTimeout, OnConnect: announce,
+		Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRetries: -1,
+	}
+}
+
 var errFull = errors.New("the server has closed a new connection: it may have too many")
 
 // open makes a client that has connected. A full server says so and closes the connection, which may be faster than what
 // it says. An account that may not PING has connected, too.
 func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
-	c := d.newClient()
+	c := d.newClient(false)
 	err := c.Ping(ctx).Err()
 	switch {
 	case err == nil || lacksRight(err.Error()):
@@ -138,8 +148,10 @@ func announce(ctx context.Context, c *goredis.Conn) error {
 
 const dialTimeout = 2 * time.Second
 
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // dialer dials connections of which TCP notices within some seconds that they are cut, also while they wait.
-func dialer(config func() *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialer(config func() *tls.Config) dialFunc {
 	d := &client.Dialer{Dialer: net.Dialer{Timeout: 2 * dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}}
 	return d.DialTLS(config)
 }
@@ -258,15 +270,6 @@ func isDenied(err error) bool {
 	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", tooLong, "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
 }
 
-// refusedBySentinels reports whether Sentinels have answered, and named no address: the client returns what they
-// say as text.
-func refusedBySentinels(text string) bool {
-	const begins = "all sentinels specified"
-	return strings.Contains(text, begins) && has(text, noMaster, "AUTH", "WRONGPASS", "NOPERM", "nknown command")
-}
-
-const noMaster = "redis: nil" // there is none of that name
-
 // moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the cluster
 // follows there.
 func (d *driver) moved(err error) bool {
@@ -289,7 +292,7 @@ func (d *driver) fail(err error) error {
 		return nil
 	}
 	if d.poolSize > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, goredis.ErrPoolTimeout)) {
-		s := d.newClient().PoolStats()
+		s := d.newClient(false).PoolStats()
 		err = client.PoolBusy(int(s.TotalConns)-int(s.IdleConns), d.poolSize, err)
 	}
 	class, hint := backend.Class(err), ""

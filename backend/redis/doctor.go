@@ -57,7 +57,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		return nil, err
 	}
 	d := b.driver
-	c, info := d.newClient(), ""
+	c, info := d.newClient(false), ""
 	defer d.conns.Close(c)
 	if _, err = d.Read(ctx, nil); err == nil {
 		info, err = c.Info(ctx).Result()

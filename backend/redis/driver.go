@@ -22,13 +22,13 @@ import (
 // A driver is access to the keys of one prefix in one database. It implements [lease.Driver] and [lease.Listener]. An
 // item is a field of a hash with JSON, and its version a field of another one.
 type driver struct {
-	conns     client.Pool[goredis.UniversalClient] // clients of one connection, or the program's, many times
-	newClient func() goredis.UniversalClient       // or the program's
-	lend      func() *goredis.Conn                 // a connection of the program's client; nil: it lends none
-	poolSize  int                                  // of the program's client, of one server; 0: of none
-	follows   bool                                 // the program's client knows all servers of its cluster
-	tls       bool                                 // its own client uses it
-	db        int                                  // that each run of the script selects
+	conns     client.Pool[goredis.UniversalClient]       // clients of one connection, or the program's, many times
+	newClient func(listens bool) goredis.UniversalClient // or the program's
+	lend      func() *goredis.Conn                       // a connection of the program's client; nil: it lends none
+	poolSize  int                                        // of the program's client, of one server; 0: of none
+	follows   bool                                       // the program's client knows all servers of its cluster
+	tls       bool                                       // its own client uses it
+	db        int                                        // that each run of the script selects
 	prefix    string
 	maxTTL    time.Duration
 	replicas  int // that must have a change

@@ -63,7 +63,7 @@ func (d *driver) listen(after uint64) (l *listener, next notice, changed <-chan 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.listener == nil {
-		own := d.newClient()
+		own := d.newClient(true)
 		d.listener = &listener{sub: own.Subscribe(d.ctx), own: own, ended: make(chan struct{})}
 		go d.hear(d.listener, time.Until(d.quiet))
 	}
@@ -82,7 +82,7 @@ func (d *driver) hear(l *listener, after time.Duration) {
 	pause(d.ctx, after)
 	for l.err = l.sub.Subscribe(d.ctx, d.channel()); l.err == nil; {
 		var message any
-		if message, l.err = l.sub.Receive(d.ctx); l.err == nil {
+		if message, l.err = l.sub.ReceiveTimeout(d.ctx, noEnd); l.err == nil {
 			said, _ := message.(*goredis.Message)
 			d.noteNews(l, said)
 		}

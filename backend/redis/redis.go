@@ -138,7 +138,7 @@ func newDriver(o Options) (*driver, error) {
 		return nil, errors.New("addresses, master, db, credentials or TLS are set together with Client, which has its own")
 	}
 	// The program's client has a pool of its own, so it serves any number of calls, and nobody closes it.
-	d.newClient = func() goredis.UniversalClient { return o.Client }
+	d.newClient = func(bool) goredis.UniversalClient { return o.Client }
 	d.conns.Age, d.conns.Most, d.conns.Close = math.MaxInt64, math.MaxInt, func(goredis.UniversalClient) {}
 	d.conns.Open = func(context.Context) (goredis.UniversalClient, error) { return o.Client, nil }
 	return d, d.locate(o.Client)

@@ -21,7 +21,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -44,7 +43,6 @@ type PodLabel func(e *election.Election, key string) (stop func(context.Context)
 
 // Main is the main function of the command. It does not return. Without label, "elect run" refuses --pod-label.
 func Main(label PodLabel) {
-	redis.SetLogger(silent{})
 	config.RunGuard()
 	if os.Args[0] == guardName {
 		os.Exit(guardMain(os.Args))
@@ -52,11 +50,6 @@ func Main(label PodLabel) {
 	a := &app{in: os.Stdin, out: os.Stdout, diag: os.Stderr, label: label}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
-
-// silent is the log of a client library whose errors are reported anyway.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 // An app is one invocation of elect.
 type app struct {
