@@ -99,12 +99,12 @@ func clientOptions(address, username, password string, dial dialFunc) *goredis.O
 var errFull = errors.New("the server has closed a new connection: it may have too many")
 
 // open makes a client that has connected. A full server says so and closes the connection, which may be faster than what
-// it says. An account that may not PING has connected, too.
+// it says. Who cannot PING has connected, too.
 func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 	c := d.newClient(false)
 	err := c.Ping(ctx).Err()
 	switch {
-	case err == nil || lacksRight(err.Error()):
+	case err == nil || lacksRight(err.Error()) || goredis.HasErrorPrefix(err, "unknown command"):
 		return c, nil
 	case has(err.Error(), tooManyClients), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
 		err = fmt.Errorf("%w: %w", errFull, err)

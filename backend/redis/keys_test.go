@@ -311,3 +311,36 @@ func TestACommandThatIsMissingIsDenied(t *testing.T) {
 		}
 	}
 }
+
+// A connection is tried by PING before it replaces another one. A server need not know that, nor an account have the right.
+func TestAConnectionIsReplacedWithoutPing(t *testing.T) {
+	t.Parallel()
+	for what, server := range map[string]*testbed.RedisServer{
+		"the account may not":     testbed.StartRedis(t, testbed.Options{}),
+		"the server knows it not": testbed.StartRedis(t, testbed.Options{Args: []string{"--rename-command", "PING", ""}}),
+	} {
+		server.AddUser(t, "app", "secret", "~*", "&*", "+@all", "-ping")
+		o := options(server)
+		o.Username, o.Password = "app", "secret"
+		d := open(t, o)
+		d.conns.Age = time.Millisecond
+		connection := func() string {
+			if _, err := d.Read(t.Context(), nil); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			for line := range strings.Lines(server.Do(t, "CLIENT", "LIST").(string)) {
+				if id, _, _ := strings.Cut(line, " addr="); strings.Contains(line, "name=go-election/") {
+					return id
+				}
+			}
+			return ""
+		}
+		first := connection()
+		testbed.Eventually(t, patience, "the connection is replaced, where "+what, func() error {
+			if connection() == first {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+	}
+}

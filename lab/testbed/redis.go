@@ -49,7 +49,7 @@ func startRedis(o Options, ca *authority) *RedisServer {
 	}
 	r.ready = func(ctx context.Context) error {
 		err := r.admin.Ping(ctx).Err()
-		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
+		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") {
 			return nil
 		}
 		return err
