@@ -196,18 +196,35 @@ func conflict(err error) bool {
 // fullEtcd is how the API server passes on that its etcd takes no more writes.
 const fullEtcd = "database space exceeded"
 
+// pageStatus returns the status of an answer that is a page for people: what stands before the API server has
+// answered. It returns 0 for any other error.
+func pageStatus(err error) int {
+	if strings.Contains(err.Error(), "serializer for text/html") { // one to log in, say
+		return http.StatusOK
+	}
+	status, _ := errors.AsType[*api.StatusError](err)
+	cause, _ := api.StatusCause(err, meta.CauseTypeUnexpectedServerResponse)
+	if status == nil || !strings.HasPrefix(cause.Message, "<") {
+		return 0
+	}
+	return int(status.ErrStatus.Code)
+}
+
 // class returns the class of an error of the client. An administrator must act if the client has done wrong,
 // unless others were only faster, or too many.
 func class(err error) error {
-	denied := strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), fullEtcd)
-	if e, ok := errors.AsType[*api.StatusError](err); ok && e.ErrStatus.Code/100 == 4 {
-		switch e.ErrStatus.Code {
-		case http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
-		default:
-			denied = true
-		}
+	text, page, code := err.Error(), pageStatus(err), 0
+	if e, ok := errors.AsType[*api.StatusError](err); ok {
+		code = int(e.ErrStatus.Code)
 	}
-	if denied {
+	switch {
+	case strings.Contains(text, "tls: "), strings.Contains(text, fullEtcd),
+		strings.Contains(text, http.StatusText(http.StatusProxyAuthRequired)):
+		return backend.ErrDenied
+	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooManyRequests,
+		code == http.StatusGone && page == 0, code >= 500:
+		return backend.ErrUnavailable
+	case page > 0, code/100 == 4:
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable
@@ -219,8 +236,11 @@ func (b *Backend) fail(err error) error {
 	if err == nil || errors.Is(err, backend.Class(err)) {
 		return err
 	}
-	hint := ""
-	switch {
+	c, hint := class(err), ""
+	switch page := pageStatus(err); {
+	case page > 0:
+		err = fmt.Errorf("what stands before the API server has answered %d %s, with a page", page, http.StatusText(page))
+		hint = b.proxy
 	case api.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // otherwise by a quota, say
 		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace +
 			" --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
@@ -229,7 +249,7 @@ func (b *Backend) fail(err error) error {
 	case api.ReasonForError(err) == meta.StatusReasonUnknown:
 		hint = b.proxy
 	}
-	return fmt.Errorf("%w: %w%s", class(err), clean.Secrets(err, b.transport.secrets.All()...), hint)
+	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.transport.secrets.All()...), hint)
 }
 
 // wrap says what was done when err came, and classes it.

@@ -195,6 +195,33 @@ func TestAnAnswerThatAsksToWaitIsTheError(t *testing.T) {
 	}
 }
 
+// A proxy before the API server answers with pages. What does not pass by itself is denied, and the page is not shown.
+func TestAPageOfAProxyIsAnError(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedKubernetes(t))
+	for want, codes := range map[error][]int{
+		backend.ErrDenied:      {301, 400, 401, 403, 404, 405, 406, 407, 410, 413, 415, 422},
+		backend.ErrUnavailable: {408, 409, 429, 500, 502, 503, 504},
+	} {
+		for _, code := range codes {
+			n := l.hookNode(t, "n", func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
+				w := httptest.NewRecorder()
+				w.Header().Set("Content-Type", "text/html")
+				w.WriteHeader(code)
+				fmt.Fprintf(w, "<html><head><title>%d</title></head>\n<body>nginx</body></html>", code)
+				answer := w.Result()
+				answer.Request = r
+				return answer, nil
+			})
+			_, err := n.Looks("jobs")
+			text, status := fmt.Sprint(err), fmt.Sprint(code, " ", http.StatusText(code))
+			if !errors.Is(err, want) || !strings.Contains(text, status) || strings.Contains(text, "<") {
+				t.Errorf("status %d: %v; want %v, the status, and no page", code, err, want)
+			}
+		}
+	}
+}
+
 // Others keep writing the Lease. Its holder's renewals are granted all the same.
 func TestConflictsTakeNoLease(t *testing.T) {
 	l := sharedLab(t)
