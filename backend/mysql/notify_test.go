@@ -93,6 +93,35 @@ func TestAChangeWakesWhoeverWaits(t *testing.T) {
 	})
 }
 
+// A name or a proxy may lead the connection that waits to another server than those of the calls. It would hear of nothing
+// there, so it is replaced.
+func TestAConnectionThatWaitsElsewhereIsReplaced(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		other := testbed.Start(t, l.kind, testbed.Options{})
+		name := fmt.Sprintf("'%s'@'127.0.0.1'", l.User.User)
+		other.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER %s IDENTIFIED BY '%s'", name, l.User.Passwd),
+			fmt.Sprintf("GRANT ALL ON %s.* TO %s", l.Name, name))
+		proxy := testbed.NewProxy(t, l.User.Addr)
+		d := open(t, Options{Config: proxy.Config(l.User)})
+		drivertest.Read(t, d)
+
+		proxy.SetTarget(other.Addr())
+		calls := proxy.Accepted()
+		heard := drivertest.Listen(t, d)
+		testbed.Eventually(t, patience, "a connection waits", func() error {
+			if proxy.Accepted() == calls {
+				return errors.New("none does")
+			}
+			return nil
+		})
+		proxy.SetTarget(l.User.Addr)
+		l.untilWaiting(t, 1)
+		heard.Calm()
+		drivertest.Notify(t, open(t, Options{Config: l.User}))
+		heard.Told(t, "a change")
+	})
+}
+
 // A time limit for statements, of the server or a session, wakes nobody.
 func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 	t.Parallel()
