@@ -98,7 +98,25 @@ func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
 			"--max-request-bytes is less than %d: thousands of elections of a process cannot be renewed",
 			lease.MaxValue+1024))
 	}
+	if !d.worksBesideAWatch(ctx, key) {
+		list = append(list, clean.Diagnosticf(true, "messages", "--max-concurrent-streams is 1: what tells a process of changes leaves no stream for its renewals, and nobody leads for long"))
+	}
 	return list
+}
+
+// worksBesideAWatch reports whether a connection may have a second stream: others wait in the client, which says nothing.
+func (d *driver) worksBesideAWatch(ctx context.Context, key string) bool {
+	watching, end := context.WithCancel(ctx)
+	defer end()
+	select {
+	case <-d.watcher.Watch(watching, key, clientv3.WithCreatedNotify()):
+	case <-ctx.Done():
+		return true
+	}
+	within, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err := d.kv.Get(within, key)
+	return err == nil || within.Err() == nil || ctx.Err() != nil
 }
 
 // An endpointStatus is the answer of one endpoint.

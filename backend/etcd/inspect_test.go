@@ -55,6 +55,7 @@ func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
 	for want, args := range map[string][]string{
 		"":                                nil,
 		"WARNING messages: --max-txn-ops": {"--max-txn-ops=100"},
+		"WARNING messages: --max-concurrent-streams is 1":            {"--max-concurrent-streams=1"},
 		"WARNING messages: --max-request-bytes is less than 1049600": {"--max-request-bytes=1000000"},
 	} {
 		n := testbed.StartEtcd(t, testbed.Options{Args: args})
