@@ -89,8 +89,9 @@ func TestRefusalsSayWhatToCorrect(t *testing.T) {
 // A proxy before the agent answers a reading and a transaction with a code, and maybe no word.
 func TestTheAnswerOfAProxyHasItsCode(t *testing.T) {
 	for code, class := range map[int]error{
-		302: backend.ErrDenied, 401: backend.ErrDenied, 403: backend.ErrDenied, 407: backend.ErrDenied,
-		429: backend.ErrUnavailable, 502: backend.ErrUnavailable, 504: backend.ErrUnavailable,
+		302: backend.ErrDenied, 400: backend.ErrDenied, 401: backend.ErrDenied, 403: backend.ErrDenied,
+		406: backend.ErrDenied, 407: backend.ErrDenied, 410: backend.ErrDenied, 421: backend.ErrDenied,
+		408: backend.ErrUnavailable, 429: backend.ErrUnavailable, 502: backend.ErrUnavailable, 504: backend.ErrUnavailable,
 	} {
 		for _, body := range []string{"", "<html>\n<h1>Denied</h1>\n</html>\n"} {
 			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

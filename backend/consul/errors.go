@@ -68,14 +68,14 @@ func (d *driver) classify(err error) (hint string, class error) {
 		hint = "; Consul 1.14 or later is needed"
 	case code == 413, has("#txn_max_req_len", "is too large"): // a program's own client may hide the code
 		hint = "; raise txn_max_req_len and kv_max_value_size of the agents"
-	case code == 404, code == 405, code == 407, code >= 300 && code < 400:
-		hint = "; is this the address of a Consul agent?"
 	case has(tooManyConns):
 		return "; raise http_max_conns_per_client of the agent", backend.ErrUnavailable
 	case code == 401, code == 403, errors.Is(err, fs.ErrPermission),
 		has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401",
 			"invalid header field", "No path to datacenter", "Enterprise feature", "x509: ", "tls: ",
 			"HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
+	case code >= 300 && code < 500 && !slices.Contains([]int{408, 409, 425, 429}, code):
+		hint = "; is this the address of a Consul agent?"
 	default:
 		return "", backend.ErrUnavailable
 	}
