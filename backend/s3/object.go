@@ -130,6 +130,9 @@ func (o *object) fail(what string, err error) error {
 	if code(err) == "AccessDenied" {
 		hint = needsList
 	}
+	if status == http.StatusRequestEntityTooLarge {
+		hint = fmt.Sprintf("; let the proxy before the store pass %d bytes (client_max_body_size)%s", limits.MaxBytes, client.ByProxy(o.url))
+	}
 	if status == 400 || status == 401 || status == 403 {
 		o.credentials.Invalidate()
 	}

@@ -48,8 +48,16 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	}
 	conditions := clean.Diagnosticf(err != nil, "conditions", "%s", text)
 	conditions.Fatal = errors.Is(err, backend.ErrDenied)
-	return []backend.Diagnostic{object, conditions}, nil
+	list := []backend.Diagnostic{object, conditions}
+	if err == nil { // no object has this version, so nothing is written, and some stores break off so large a request
+		if _, err = b.scratch.Swap(ctx, noVersion, make([]byte, limits.MaxBytes)); errors.Is(err, backend.ErrDenied) {
+			list = append(list, clean.Diagnosticf(true, "size", "%v", err))
+		}
+	}
+	return list, nil
 }
+
+const noVersion = `"00000000000000000000000000000000"`
 
 const (
 	races  = 4
@@ -87,7 +95,7 @@ func (o *object) race(ctx context.Context, won int) (int, error) {
 		}
 		won += wins
 		// None of these is the version then, whoever has won.
-		for _, gone := range []string{version, "", `"00000000000000000000000000000000"`} {
+		for _, gone := range []string{version, "", noVersion} {
 			if wins, err := o.write(ctx, gone, 1); wins == 1 && won > 0 {
 				return 0, errIgnored
 			} else if err != nil {

@@ -2,6 +2,8 @@ package s3
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -187,6 +189,29 @@ func TestAStoreThatIsSlowToRefuseIsNotRefused(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// A proxy that lets only small requests pass, as nginx does by default, stops all elections when there are some thousands.
+func TestInspectNamesAProxyThatRefusesLargeWrites(t *testing.T) {
+	t.Parallel()
+	o := dropping(t, newOptions(testbed.SharedS3(t)))
+	to, err := url.Parse(o.Endpoint)
+	testbed.NoError(t, err)
+	next := httputil.NewSingleHostReverseProxy(to)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > 1<<20 {
+			io.Copy(io.Discard, r.Body)
+			http.Error(w, "<html>413</html>", http.StatusRequestEntityTooLarge)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	o.Endpoint = proxy.URL
+	list, err := open(t, o).Inspect(t.Context(), 10*time.Second, 3*time.Second)
+	if text := fmt.Sprint(list); err != nil || !strings.Contains(text, "pass 8388608 bytes (client_max_body_size)") {
+		t.Errorf("%v, %v; want the size", text, err)
 	}
 }
 
