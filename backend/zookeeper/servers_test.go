@@ -154,16 +154,23 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 }
 
 // A server that has no place for another connection of this address says nothing: it ends the connection. So does one that
-// is none of ZooKeeper.
+// is none of ZooKeeper, or speaks TLS and the client does not, or the other way round.
 func TestAServerThatGrantsNoSessionIsNamed(t *testing.T) {
 	t.Parallel()
 	full := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxClientCnxns=1"}})
 	start(t, "a", Options{Servers: []string{full.Addr()}}).read("jobs")
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
-	for _, server := range []string{full.Addr(), other.Listener.Addr().String()} {
-		b := start(t, "b", Options{Servers: []string{server}})
-		want := server + " grants no session: it has no majority, or allows this address no more connections (maxClientCnxns)"
+	secure := testbed.StartZooKeeper(t, testbed.Options{TLS: true})
+	for _, o := range []Options{
+		{Servers: []string{full.Addr()}}, {Servers: []string{other.Listener.Addr().String()}}, {Servers: []string{secure.Addr()}},
+		{Servers: []string{full.Addr()}, TLS: secure.TLSConfig()},
+	} {
+		b := start(t, "b", o)
+		want := o.Servers[0] + " grants no session: it has no majority, expects TLS, or allows this address no more connections (maxClientCnxns)"
+		if o.TLS != nil {
+			want = "no TLS with " + o.Servers[0]
+		}
 		// A server may end a connection so early that connecting fails.
 		testbed.Eventually(t, patience, "the server is named", func() error {
 			_, err := b.Looks("jobs")

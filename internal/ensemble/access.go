@@ -154,7 +154,7 @@ func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration
 		return c, err
 	}
 	if c, err = client.Handshake(ctx, c, a.config(), address); err != nil {
-		return nil, fmt.Errorf("%s: %w", address, err)
+		return nil, fmt.Errorf("no TLS with %s: %w", address, err)
 	}
 	return c, nil
 }
