@@ -200,7 +200,7 @@ func TestAPageOfAProxyIsAnError(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))
 	for want, codes := range map[error][]int{
-		backend.ErrDenied:      {301, 400, 401, 403, 404, 405, 406, 407, 410, 413, 415, 422},
+		backend.ErrDenied:      {200, 301, 400, 401, 403, 404, 405, 406, 407, 410, 413, 415, 422},
 		backend.ErrUnavailable: {408, 409, 429, 500, 502, 503, 504},
 	} {
 		for _, code := range codes {
