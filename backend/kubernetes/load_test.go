@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
@@ -219,6 +223,29 @@ func TestAPageOfAProxyIsAnError(t *testing.T) {
 				t.Errorf("status %d: %v; want %v, the status, and no page", code, err, want)
 			}
 		}
+	}
+}
+
+// client-go prints that it cannot read an answer, by a logger of the whole process.
+func TestAnAnswerThatBreaksOffIsNotPrinted(t *testing.T) {
+	var printed bytes.Buffer
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&printed, nil)))
+	t.Cleanup(klog.ClearLogger)
+
+	l := newLab(t, testbed.SharedKubernetes(t))
+	broken := errors.New("the connection has broken")
+	n := l.hookNode(t, "n", func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if err == nil {
+			answer.Body = io.NopCloser(iotest.ErrReader(broken))
+		}
+		return answer, err
+	})
+	if _, err := n.Looks("jobs"); !errors.Is(err, broken) {
+		t.Errorf("a reading whose answer breaks off: %v; want %v", err, broken)
+	}
+	if printed.Len() > 0 {
+		t.Errorf("printed: %s", &printed)
 	}
 }
 

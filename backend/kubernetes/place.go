@@ -1,9 +1,11 @@
 package kubernetes
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -140,13 +142,22 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			t.use(at.config) // for the next request; if it fails, the last one stays
 		}
 	}
-	if by, ends := r.Context().Deadline(); err == nil && ends {
+	if err != nil || r.URL.Query().Has("watch") {
+		return answer, err
+	}
+	if by, ends := r.Context().Deadline(); ends {
 		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 		if time.Until(by) < time.Duration(seconds)*time.Second {
 			answer.Header.Del("Retry-After") // or the library waits for the end of the call
 		}
 	}
-	return answer, err
+	body, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	if err != nil {
+		return nil, err // the library would print to stderr that it cannot read the answer
+	}
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	return answer, nil
 }
 
 // WrappedRoundTripper returns what makes requests now. With it, the library finds the connections.
