@@ -10,7 +10,7 @@ import (
 
 var listenCases = []Case{
 	{Rule: "N1", Name: "Listen does not return again and again", Run: listenNotBusy, needs: []need{pushes},
-		Says: "Listen waits until one of the passed leases may have changed: while leases are only renewed it does not return again and again."},
+		Says: "Listen waits until one of the passed leases may have changed: while others are renewed, or with Guarantees.Poll all, it does not return again and again."},
 	{Rule: "N2", Name: "Listen returns at every change", Run: listenReturns, needs: []need{pushesAll},
 		Says: "Listen returns nil after a grant, a renewal (unless the store expires leases by itself), a request or a release, and at once if that came before the call."},
 }
