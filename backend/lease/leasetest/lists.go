@@ -108,6 +108,9 @@ func counted(l *lab) {
 
 func largest(l *lab) {
 	limits := l.d.Limits()
+	if limits.Batch < 4 || limits.MaxValue < 64<<10 || limits.MinTTL <= 0 || limits.MaxTTL < limits.MinTTL {
+		l.Errorf("%+v; want Batch of 4 and MaxValue of 64 KiB at least, and 0 < MinTTL <= MaxTTL", limits)
+	}
 	big := func(name string) *lease.Record {
 		r := record(name, 1)
 		r.Metadata, r.Address = strings.Repeat("m", backend.MaxMetadata), strings.Repeat("a", backend.MaxAddress)

@@ -277,8 +277,13 @@ func told(l *lab) {
 		l.Skip("this store tells nobody")
 	}
 	it := l.created("a", 1)
+	awaited := func(it lease.Item, term uint64) lease.Change {
+		c := over(it, record(it.Name, term))
+		c.Notify = true
+		return c
+	}
 	v := l.read(d.(lease.Driver), key("a"), key("b"))
-	l.put(backend.Granted, "a change between the reading and the call", over(it, record("a", 2)))
+	l.put(backend.Granted, "a change between the reading and the call", awaited(it, 2))
 	l.created("b", 1)
 	last := map[string]lease.Item{}
 	done := make(chan error, 1)
@@ -303,7 +308,7 @@ func told(l *lab) {
 		done <- err
 	}()
 	for n := uint64(2); n < 10; n++ {
-		l.put(backend.Granted, "a change", over(l.item(key("b")), record("b", n)))
+		l.put(backend.Granted, "a change", awaited(l.item(key("b")), n))
 	}
 	if err := <-done; err != nil {
 		l.Fatalf("Listen, which must tell of each change of a record: %v", err)
