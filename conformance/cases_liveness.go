@@ -47,13 +47,10 @@ func liveCrash(t *Trial) {
 // liveResign lets leaders resign just after a renewal was read, and compares how long it takes until all others know the
 // next one with how long the next reading takes to come. It must be fast in two of five rounds, since a machine may be busy.
 func liveResign(t *Trial) {
-	t.startWithLeader(3, "jobs", nil)
+	leader, others := t.startWithLeader(3, "jobs", nil)
+	all := append(others, leader)
 	for _, id := range []string{"x", "y", "z"} {
-		t.participant(id, "jobs", nil)
-	}
-	var all []*participant
-	for _, n := range t.nodes {
-		all = append(all, n.participants...)
+		all = append(all, t.participant(id, "jobs", nil))
 	}
 
 	var times []time.Duration

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +19,6 @@ type node struct {
 	ttl    time.Duration
 	dead   atomic.Bool // as after kill -9: it is cut off, and the checker ignores it
 	closed atomic.Bool
-
-	mu           sync.Mutex
-	participants []*participant
 }
 
 func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
@@ -52,7 +48,7 @@ func (t *Trial) node(id string, change func(*election.Options)) *node {
 	if change != nil {
 		change(&o)
 	}
-	n := &node{t: t, key: fmt.Sprintf("%s#%d", id, t.started), ttl: o.TTL}
+	n := &node{t: t, key: fmt.Sprintf("%s#%d", id, len(t.nodes)), ttl: o.TTL}
 	n.wire = Wrap(t.Store.Open(t.tb))
 	n.wire.Notify(func(c Call) { t.checker.recordCall(n, c) })
 	m, err := election.New(n.wire, o)
@@ -62,7 +58,6 @@ func (t *Trial) node(id string, change func(*election.Options)) *node {
 	}
 	n.Manager = m
 	t.nodes = append(t.nodes, n)
-	t.started++
 	return n
 }
 
@@ -76,9 +71,6 @@ func (n *node) join(name string) *participant {
 		fail("join %q: expected no error, got %w", name, err)
 	}
 	p := &participant{Election: e, node: n}
-	n.mu.Lock()
-	n.participants = append(n.participants, p)
-	n.mu.Unlock()
 	n.t.checker.add(p)
 	e.Watch(func(ev election.Event) {
 		p.mu.Lock()

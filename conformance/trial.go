@@ -21,7 +21,6 @@ type Trial struct {
 	began   time.Time
 	clients []*client
 	nodes   []*node
-	started int      // number of nodes started so far
 	checker *checker // nil until the first node starts
 
 	mu   sync.Mutex
