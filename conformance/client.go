@@ -65,11 +65,10 @@ func (c *client) read(name string) backend.Lease {
 	return changed[0]
 }
 
-// shows reads a lease, which must be as somebody else was answered that it is, and returns it.
-func (c *client) shows(what string, answered backend.Lease) backend.Lease {
+// shows reads a lease, which must be as somebody else was answered that it is.
+func (c *client) shows(what string, answered backend.Lease) {
 	now := c.read(answered.Election)
 	require(equal("lease that others read after "+what, asRead(now), asRead(answered)))
-	return now
 }
 
 // asRead is a lease without what depends on who reads it and when. A migration keeps its own MovedFrom from those who only read.

@@ -155,13 +155,13 @@ func (n *node) lastGrantSent(name string) (last time.Duration) {
 }
 
 // waitForDeadline waits until the node, which is cut off, must no longer trust its
-// lease, and returns that deadline. A call in flight when the node was cut off may still
-// have been granted, so waitForDeadline checks again.
-func (t *Trial) waitForDeadline(n *node, name string) time.Duration {
+// lease. A call in flight when the node was cut off may still have been granted, so
+// waitForDeadline checks again.
+func (t *Trial) waitForDeadline(n *node, name string) {
 	for {
 		deadline := n.lastGrantSent(name) + n.trusted()
 		if t.now() > deadline {
-			return deadline
+			return
 		}
 		t.sleep(deadline + time.Microsecond - t.now())
 	}
