@@ -70,7 +70,7 @@ func syntaxError(err error) (line int, problem string) {
 func checkPlain(source string, n *yaml.Node, p *problems) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
 		p.add(place{source, n.Line}, "",
-			"aliases (*name), anchors (&name) and tags (!name) are not allowed; if this is meant as a value, put it in quotes")
+			"aliases (*name), anchors (&name) and tags (!name) are not allowed; if it is meant as a value, quote it")
 	}
 	first := map[string]int{}
 	for k := range pairs(n) {

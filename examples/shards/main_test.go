@@ -16,7 +16,8 @@ func TestAllPartitionsAreConsumed(t *testing.T) {
 		orders := &table{rows: map[string]row{}}
 		for _, id := range []string{"a", "b", "c"} {
 			m := g.Start(id).Manager
-			if _, err := electionshard.Lead(m, "orders", partitions, consumer(orders), electionshard.Options{}); err != nil {
+			_, err := electionshard.Lead(m, "orders", partitions, consumer(orders), electionshard.Options{})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

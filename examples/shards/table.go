@@ -7,8 +7,8 @@ import (
 
 var errFenced = errors.New("a later leader has begun, or has applied this")
 
-// A table is what the consumers write to. For each partition it keeps the offset and the greatest term with the
-// data, and refuses older terms in the same step. In a database that is a transaction, which begins with
+// A table is what the consumers write to. For each partition it keeps the offset and the greatest term with
+// the data, and refuses older terms in the same step. In a database that is a transaction, which begins with
 //
 //	UPDATE progress SET term = :term, next = :offset + 1
 //	WHERE partition = :partition AND term <= :term AND next = :offset

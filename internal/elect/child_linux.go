@@ -37,8 +37,8 @@ type child struct {
 	err      error // why the command could not be started
 }
 
-// startChild starts the guard, which starts the command. lock may be nil. After an error elect ends, and with it
-// what is open.
+// startChild starts the guard, which starts the command. lock may be nil. After an error elect ends, and
+// with it what is open.
 func (r *runner) startChild(lead *election.Leadership, environ []string, lock *os.File) (*child, error) {
 	c := &child{runner: r, lead: lead, ask: make(chan syscall.Signal, 1), done: make(chan struct{})}
 	ordersIn, ordersOut, err1 := os.Pipe()

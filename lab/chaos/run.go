@@ -137,8 +137,8 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	return r.history
 }
 
-// writes returns how many writes the resource got, and how many of them were late: in a term below one that had
-// come before, so that a fence would have refused them.
+// writes returns how many writes the resource got, and how many of them were late: in a term below one that
+// had come before, so that a fence would have refused them.
 func (r *run) writes() (writes, late int) {
 	text, err := os.ReadFile(filepath.Join(r.dir, resource))
 	testbed.NoError(r, err)
