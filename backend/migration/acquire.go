@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -169,6 +170,52 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 
 func (t *attempt) hasBoth() bool {
 	return t.got[older].Outcome == backend.Granted && t.got[newer].Outcome == backend.Granted
+}
+
+// preflight returns the attempts that the new store would grant if the lease were free: it is
+// reachable, its tables or paths exist, and this process may write a member record and be
+// granted leases ([backend.Preflighter]). No bid is made in the old store for the others. The
+// new store is asked once for each election. If rights are taken away later, a bid finds
+// that out, and the old lease is released at once.
+func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*attempt) {
+	var untested []*attempt
+	var bids []backend.Bid
+	b.mu.Lock()
+	member := b.announced
+	for _, t := range attempts {
+		if b.pairs[t.bid.Election].preflighted {
+			ready = append(ready, t)
+		} else {
+			untested, bids = append(untested, t), append(bids, t.bid)
+		}
+	}
+	b.mu.Unlock()
+	if untested == nil {
+		return ready
+	}
+
+	store := b.stores[newer]
+	if member.Nonce == "" { // a bid may come before the first announcement
+		member = backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)}
+	}
+	errs := make([]error, len(bids))
+	if err := store.Announce(ctx, member); err != nil {
+		errs = slices.Repeat([]error{err}, len(bids))
+	} else if p, ok := store.(backend.Preflighter); ok {
+		errs = p.Preflight(ctx, bids)
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, t := range untested {
+		if errs[i] != nil {
+			t.fail("the new store %s cannot be used: %w", b.names[newer], errs[i])
+			continue
+		}
+		b.pairs[t.bid.Election].preflighted = true
+		ready = append(ready, t)
+	}
+	return ready
 }
 
 // agreed reports whether a leadership has the same term in both stores, so that either can

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -165,6 +166,40 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	}
 	g.Name = Name
 	return g
+}
+
+// Prepare implements [backend.Preparer], for the stores that this stage uses.
+func (b *Backend) Prepare(ctx context.Context) error {
+	var errs []error
+	for _, store := range b.needed() {
+		if p, ok := store.(backend.Preparer); ok {
+			errs = append(errs, p.Prepare(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Inspect asks the stores by which this process leads, if they are Inspectors. Each diagnostic begins with the
+// store's name. If one store cannot be read, Inspect returns the diagnostics of the other beside the error.
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
+	if err := b.enter(ctx, ""); err != nil {
+		return nil, err
+	}
+	for s, store := range b.stores {
+		inspector, ok := store.(backend.Inspector)
+		if !ok || b.stage == From && s == newer || b.stage == To && s == older {
+			continue
+		}
+		found, storeErr := inspector.Inspect(ctx, ttl, renew)
+		for _, d := range found {
+			d.Text = b.names[s] + ": " + d.Text
+			list = append(list, d)
+		}
+		if storeErr != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", b.names[s], storeErr))
+		}
+	}
+	return list, err
 }
 
 // Close closes both stores.
