@@ -139,7 +139,8 @@ func (d *driver) names(keys []lease.Key) []string {
 
 // view returns the answer of a reading that began then and has found pairs. It lists records if they are
 // many, and counts them after the meta item, so that a change that requires that item counts no record
-// twice. The very first one may be made in between: then the meta item seems to be lost, until the next reading.
+// twice. The very first one may be made in between: then the meta item seems to be lost, until the next
+// reading.
 func (d *driver) view(
 	ctx context.Context, began time.Time, keys []lease.Key, pairs map[string]*api.KVPair,
 ) (v lease.View, err error) {
@@ -182,7 +183,8 @@ func (d *driver) view(
 }
 
 // List implements [lease.Driver]. It reads all items of the kind.
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
+	var v lease.View
 	items, _, err := d.list(ctx, kind, 0)
 	if err != nil {
 		return v, d.fail(err)
@@ -238,7 +240,9 @@ func (d *driver) listRecords(ctx context.Context, changes *api.KVPair) (map[leas
 	last := d.records
 	d.mu.Unlock()
 	next := listing{at: time.Now(), changes: cmp.Or(changes, &api.KVPair{}).ModifyIndex}
-	if next.changes > 0 && next.changes == last.changes && within(last.at, editsUnnoticed) {
+	// The monotonic clock may stand still while the machine is suspended.
+	age := max(next.at.Sub(last.at), next.at.Round(0).Sub(last.at.Round(0)))
+	if next.changes > 0 && next.changes == last.changes && age < editsUnnoticed {
 		return last.items, nil
 	}
 
@@ -250,12 +254,4 @@ func (d *driver) listRecords(ctx context.Context, changes *api.KVPair) (map[leas
 	defer d.mu.Unlock()
 	d.records = next
 	return next.items, nil
-}
-
-// within reports whether less than limit has passed since at, by the monotonic and the wall clock:
-// the first may stand still while the machine is suspended, and the second may be set.
-func within(at time.Time, limit time.Duration) bool {
-	now := time.Now()
-	wall := now.Round(0).Sub(at.Round(0))
-	return now.Sub(at) < limit && wall >= 0 && wall < limit
 }
