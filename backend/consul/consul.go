@@ -21,9 +21,9 @@ type Options struct {
 	// if a proxy needs one. It must not contain credentials. Default: 127.0.0.1:8500.
 	Address string `yaml:"address" json:"address"`
 
-	// Token is the ACL token. It is never shown. TokenFile is a file with the token, where it may be replaced: it
-	// is read again when the token is refused; while it contains no token, the last one stays in use. In a
-	// configuration it is token_file. Default: none.
+	// Token is the ACL token. It is never shown. TokenFile is a file with the token, where it may be
+	// replaced: it is read again when the token is refused; while it contains no token, the last one
+	// stays in use. In a configuration it is token_file. Default: none.
 	Token     string `yaml:"token" json:"token"`
 	TokenFile string `yaml:"-" json:"-"`
 

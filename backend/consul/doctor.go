@@ -89,12 +89,12 @@ func (d *driver) servers(ctx context.Context) ([]backend.Diagnostic, error) {
 		return nil, err
 	}
 	servers := len(peers)
-	warning, text := servers%2 == 0, fmt.Sprintf("%d; %s leads, and %d of them can fail", servers, leader, (servers-1)/2)
+	warning, text := servers%2 == 0, fmt.Sprintf("; %s leads, and %d of them can fail", leader, (servers-1)/2)
 	switch {
 	case leader == "":
-		warning, text = true, fmt.Sprintf("%d, and none leads: there is no majority, so nothing can be written", servers)
+		warning, text = true, ", and none leads: there is no majority, so nothing can be written"
 	case servers == 1:
-		text = "one, " + leader + ": nobody can lead while it is down, and all members watch anew if its disk is lost"
+		text = ", " + leader + ": nobody can lead while it is down, and all watch anew if its disk is lost"
 	}
-	return []backend.Diagnostic{clean.Diagnosticf(warning, "servers", "%s", text)}, nil
+	return []backend.Diagnostic{clean.Diagnosticf(warning, "servers", "%d%s", servers, text)}, nil
 }

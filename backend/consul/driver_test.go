@@ -82,7 +82,7 @@ func TestInspectSaysHowTheServersAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	member := token(t, root, `key_prefix "election/" { policy = "write" }`).SecretID
-	inspects(t, open(t, Options{Address: agent.URL(), Token: member}), "servers: one, ")
+	inspects(t, open(t, Options{Address: agent.URL(), Token: member}), "servers: 1, ")
 }
 
 // Limits that are lower than Consul's own are such that some thousands of leases cannot be renewed.

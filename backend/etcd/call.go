@@ -32,9 +32,9 @@ func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, e
 	return r, err
 }
 
-// firstAnswer runs f, and again when that has failed or a quarter of the call's time is over, three times in
-// all. It returns the first result without an error, so that a server that hangs costs nobody a lease. An error
-// is final if another member cannot do better. All runs of f have ended when firstAnswer returns.
+// firstAnswer runs f, and again when that has failed or a quarter of the call's time is over, three times
+// in all. It returns the first result without an error, so that a server that hangs costs nobody a lease.
+// An error is final if another member cannot do better. All runs of f have ended when firstAnswer returns.
 func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
 	const most = 3
 	type result struct {

@@ -31,7 +31,8 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	client.InParallel(len(bids), atOnce, func(i int) {
 		var then []clientv3.Op
-		for _, k := range []lease.Key{{Kind: lease.Metas}, tried, {Kind: lease.Records, Name: bids[i].Election}} {
+		record := lease.Key{Kind: lease.Records, Name: bids[i].Election}
+		for _, k := range []lease.Key{{Kind: lease.Metas}, tried, record} {
 			then = append(then, clientv3.OpPut(d.keys.key(k), ""))
 		}
 		err := closed
@@ -92,7 +93,7 @@ func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
 	switch {
 	case is(err, rpctypes.ErrTooManyOps):
 		list = append(list, clean.Diagnosticf(true, "messages",
-			"--max-txn-ops is less than %d, its default: bids for dozens of elections at once are refused", mostOps))
+			"--max-txn-ops is less than %d, its default: bids for dozens of elections are refused", mostOps))
 	case is(err, rpctypes.ErrRequestTooLarge) || err != nil && strings.Contains(err.Error(), "larger than max"):
 		list = append(list, clean.Diagnosticf(true, "messages",
 			"--max-request-bytes is less than %d: thousands of elections of a process cannot be renewed",
@@ -145,7 +146,8 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 		case st.Header.GetMemberId():
 			role = "leads the cluster"
 		}
-		add(st.Leader == 0, "member", "%s: etcd %s, %s, %d MiB in use", s.endpoint, st.Version, role, st.DbSize>>20)
+		add(st.Leader == 0, "member", "%s: etcd %s, %s, %d MiB in use",
+			s.endpoint, st.Version, role, st.DbSize>>20)
 		if len(st.Errors) > 0 {
 			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(st.Errors, "; "))
 		}

@@ -104,8 +104,8 @@ func (a assignment) check(self bool) error {
 	}
 	for _, id := range append(slices.Collect(maps.Values(a.Elections)), a.Leader) {
 		if id == Self && !self {
-			return fmt.Errorf("%w: a leader is %q; in a file that several processes read, each of them would lead: "+
-				"name an id", backend.ErrInvalid, Self)
+			return fmt.Errorf("%w: a leader is %q; in a file that several processes read, "+
+				"each of them would lead: name an id", backend.ErrInvalid, Self)
 		}
 		if err := backend.CheckText("id", id, backend.MaxID, false); err != nil { // "": nobody may lead
 			return err

@@ -128,11 +128,12 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 	if end, ok := ctx.Deadline(); ok {
 		left = time.Until(end)
 	}
-	reserved, cancel := context.WithTimeout(ctx, left*3/4) // then the old lease is released if the new store hangs
+	reserved, cancel := context.WithTimeout(ctx, left*3/4) // the rest is to release the old lease
 	defer cancel()
 
-	// The term must exceed those that are known and the clock by so much that neither store gives out a greater
-	// one on its own, because its clock is ahead of ours, or because time passes until the last bid of this call.
+	// The term must exceed those that are known and the clock by so much that neither store gives out a
+	// greater one on its own, because its clock is ahead of ours, or because time passes until the last bid
+	// of this call.
 	lead := uint64(max(left, 2*time.Second).Microseconds())
 	attempts = b.preflight(reserved, attempts)
 	for _, t := range attempts {
