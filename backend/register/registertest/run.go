@@ -272,12 +272,6 @@ func cancelled(l *lab) {
 	if _, err := l.r.Swap(ctx, version, l.fresh()); err == nil || errors.Is(err, register.ErrChanged) {
 		l.Errorf("a swap after its context has ended: %v, want an error other than ErrChanged", err)
 	}
-	if w, ok := l.r.(register.Waiter); ok {
-		_, version := l.get(l.r)
-		if err := w.Wait(ctx, version); err == nil {
-			l.Error("Wait after its context has ended has no error")
-		}
-	}
 }
 
 func told(l *lab) {
