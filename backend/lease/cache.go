@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"maps"
 	"strings"
 	"time"
 
@@ -90,20 +91,16 @@ func (c *cache) add(it Item) {
 	c.items[it.Key] = it
 }
 
-// needed returns what the cache has but for sessions that no record in it names. Those are of processes that
-// may lead next, or that have ended.
-func (c *cache) needed() map[Key]Item {
-	items := make(map[Key]Item)
-	for key, it := range c.items {
-		if key.Kind != Records {
-			continue
-		}
-		items[key] = it
-		if session, ok := sessionOf(&it); ok && c.items[session].Version != "" {
-			items[session] = c.items[session]
+// dropSessions removes sessions that no record in the cache names. Those are of processes that may lead next, or
+// that have ended.
+func (c *cache) dropSessions() {
+	named := make(map[Key]bool)
+	for _, it := range c.items {
+		if key, ok := sessionOf(&it); ok {
+			named[key] = true
 		}
 	}
-	return items
+	maps.DeleteFunc(c.items, func(k Key, _ Item) bool { return k.Kind == Sessions && !named[k] })
 }
 
 // cachedView begins an answer by the cache. The caller holds b.mu.

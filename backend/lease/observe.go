@@ -109,7 +109,7 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 		c.clearItems() // the reading that follows sets the position; it may read fewer
 		return 0, nil, false
 	}
-	return c.position, slices.Collect(maps.Values(c.needed())), true
+	return c.position, slices.Collect(maps.Values(c.items)), true
 }
 
 // hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of an

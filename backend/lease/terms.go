@@ -68,7 +68,7 @@ func (b *Backend) noteReading(v *view, states []state) {
 			delete(b.cache.items, Key{Records, name})
 		}
 	}
-	b.cache.items = b.cache.needed()
+	b.cache.dropSessions()
 	b.forgetAt = 64 + 2*(len(b.known)+len(b.cache.items))
 }
 
