@@ -91,8 +91,8 @@ func (c *cache) add(it Item) {
 	c.items[it.Key] = it
 }
 
-// dropSessions removes sessions that no record in the cache names. Those are of processes that may lead next, or
-// that have ended.
+// dropSessions removes sessions that no record in the cache names. Those are of processes that may lead next,
+// or that have ended.
 func (c *cache) dropSessions() {
 	named := make(map[Key]bool)
 	for _, it := range c.items {

@@ -66,8 +66,8 @@
 //
 // A request can arrive late, or twice. Every change requires what it changes, so only its first copy has an
 // effect. If the answer says that the conditions did not hold, a copy may have come first: the process reads,
-// and writes once more over what is there. A renewal whose answer was lost is not trusted; the next one goes on
-// from it.
+// and writes once more over what is there. A renewal whose answer was lost is not trusted; the next one goes
+// on from it.
 //
 // A bid whose answer was lost may still be granted later. A release prevents that: it writes one item again, with
 // the same value, so that it no longer has the version that the bid requires. That is the record, whoever holds it,

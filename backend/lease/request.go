@@ -19,7 +19,9 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 
 func (b *Backend) request(ctx context.Context, requests []backend.Request) error {
 	var stale []error
-	plan := func(_ *view, states []state, asked []backend.Request) (changes []Change, of [][]backend.Request) {
+	plan := func(
+		_ *view, states []state, asked []backend.Request,
+	) (changes []Change, of [][]backend.Request) {
 		for n, q := range asked {
 			st := &states[n]
 			if q.Term == 0 || st.Term != q.Term {
