@@ -41,8 +41,9 @@ func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 
 	flush, sync, binlog := vars["innodb_flush_log_at_trx_commit"], vars["sync_binlog"], !off(vars["log_bin"])
 	if flush != "1" || binlog && sync != "1" {
-		add(true, "durability", "innodb_flush_log_at_trx_commit is %s and sync_binlog %s: a crash loses commits. "+
-			"That is safe, and costs the greatest TTL without a leader after each restart; set both to 1", flush, sync)
+		add(true, "durability", "innodb_flush_log_at_trx_commit is %s and sync_binlog %s: a crash loses "+
+			"commits. That is safe, and costs the greatest TTL without a leader after each restart; "+
+			"set both to 1", flush, sync)
 	}
 	switch {
 	case !off(vars["wsrep_on"]):

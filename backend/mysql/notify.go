@@ -140,7 +140,7 @@ func (d *driver) wait() {
 	}
 }
 
-// errLeave ends a connection, since the program needs it for itself, or it leads to another server than those of the calls.
+// errLeave ends a connection: the program needs it, or it leads to another server than those of the calls.
 var errLeave = errors.New("this connection waits no longer")
 
 // waitOnOne waits on one connection until that fails, or nobody has called Listen for a while: then it

@@ -106,7 +106,8 @@ func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Resu
 		return beside.Result{Err: err}
 	case !rows[0].found && !was.found:
 		return beside.Result{Err: fmt.Errorf("mysqltable: acquire %q: %w: no row can be added to %s: "+
-			"it takes another key for the same, or its AUTO_INCREMENT is used up", o.Election, backend.ErrDenied, t.options.Table)}
+			"it takes another key for the same, or its AUTO_INCREMENT is used up",
+			o.Election, backend.ErrDenied, t.options.Table)}
 	}
 	return t.result(&rows[0], o)
 }

@@ -62,7 +62,8 @@ func init() {
 	}
 	backend.Register(Name, section{Create: true}, func(c section) (*Backend, error) {
 		c.KeepSchema = !c.Create
-		return Open(Options{MySQL: c.Options, Table: c.Table, Layout: c.Layout, Threshold: c.Threshold, Zone: c.Zone})
+		o := Options{MySQL: c.Options, Table: c.Table, Layout: c.Layout, Threshold: c.Threshold, Zone: c.Zone}
+		return Open(o)
 	})
 }
 

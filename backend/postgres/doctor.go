@@ -53,7 +53,8 @@ func (d *driver) Grant(ctx context.Context, t relational.Table, account string) 
 
 // inspectSQL asks for what matters, and how many connections are left to this account: by the limits of the server, the
 // role and the database.
-const inspectSQL = readingSQL + `SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
+const inspectSQL = readingSQL + `
+SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
  coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false), pg_backend_pid() <> {pid},
  (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only'), current_setting('max_connections'), least(

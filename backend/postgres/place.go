@@ -62,7 +62,7 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + s.Account + ";"
 	}
 	if text(told, 0, 0) != text(begun, 0, 0) || text(told, 0, 1) == "t" {
-		s.Doubt = "others set the search_path of this connection, which is of a pool, or behind a pooler such as PgBouncer"
+		s.Doubt = "others set the search_path of this connection: it is of a pool, or behind a pooler"
 	}
 	return s, nil
 }
@@ -81,8 +81,9 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 // hintToMake says how an administrator makes a missing table for this account. The statements end the text, so that
 // they can be pasted.
 func hintToMake(t relational.Table, account string) string {
-	return "; if it is in another database, correct the dsn; an administrator, with a dsn of their own, makes the table " +
-		"and grants the rights by \"elect schema --apply --grant-to " + strings.Trim(account, `"`) + "\", " +
+	return "; if it is in another database, correct the dsn; an administrator, with a dsn of their own, " +
+		"makes the table and grants the rights by \"elect schema --apply --grant-to " +
+		strings.Trim(account, `"`) + "\", " +
 		"or with these statements: " + createSQL(t.String()) + " " + grantSQL(t, account)
 }
 

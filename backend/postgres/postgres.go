@@ -248,8 +248,8 @@ var (
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is taken for a parameter
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, fmt.Errorf("the dsn, or PGSSLROOTCERT or another variable of the environment, names a file: %w",
-			clean.FileError(file))
+		return nil, fmt.Errorf("the dsn, or a variable of the environment such as PGSERVICE, names a file: "+
+			"%w", clean.FileError(file))
 	}
 	// The text of the error may have the password, and so may a host with an @ that is no path of a socket.
 	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' {

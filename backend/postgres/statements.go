@@ -99,7 +99,8 @@ inserted AS (INSERT INTO {table} (kind, name, value, written, created, at)
  SELECT g.k, g.n, g.v, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp() FROM g WHERE g.w = '' AND g.v IS NOT NULL RETURNING kind, name, value),
 kept AS (SELECT count(*) AS n FROM g LEFT JOIN (TABLE updated UNION ALL TABLE deleted UNION ALL TABLE inserted) AS x ON x.kind = g.k AND x.name = g.n AND x.value IS NOT DISTINCT FROM g.v WHERE x.kind IS NULL)
 SELECT coalesce(h.same, false), r.c, r.busy, r.ok, CASE WHEN h.same AND r.ok AND NOT r.busy THEN pg_current_xact_id() END,
- CASE WHEN h.same AND r.ok AND NOT r.busy AND (SELECT (a.j->>'notify')::bool FROM a) THEN pg_notify('{channel}', '') END
+ CASE WHEN h.same AND r.ok AND NOT r.busy AND (SELECT (a.j->>'notify')::bool FROM a)
+  THEN pg_notify('{channel}', '') END
 FROM h LEFT JOIN r ON true JOIN kept ON CASE WHEN kept.n = 0 THEN true ELSE ('a trigger has kept back or altered changes: ' || kept.n)::bool END;
 COMMIT;
 `

@@ -109,7 +109,7 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 	}
 }
 
-// mayBegin reports whether the server may be asked for a connection: for one, and for another one if that takes long.
+// mayBegin reports whether the server may be asked for a connection: for another one if the first takes long.
 func (p *Pool[C]) mayBegin() bool {
 	return p.opening == 0 || p.opening < openAtOnce && time.Since(p.begun) > openSoon
 }
@@ -141,7 +141,8 @@ func (p *Pool[C]) begin(successor bool) {
 			if successor {
 				p.leave()
 			}
-			now := time.Now() // they get old at different times, so that not all processes open successors at once
+			// They get old at different times, so that not all processes open successors at once.
+			now := time.Now()
 			p.idle = append(p.idle, &Conn[C]{c, now.Add(-rand.N(p.Age/4 + 1)), now, p.generation})
 		}
 		p.changed.Broadcast()

@@ -11,7 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A Backend keeps leases in a table, and does what an administrator does with that. The backends of SQL databases embed it.
+// A Backend keeps leases in a table, and does for an administrator what that needs.
 type Backend struct {
 	*lease.Backend
 	driver *Driver
@@ -33,8 +33,8 @@ func (b *Backend) Location() string { return b.driver.Location }
 // CreateTables creates the table if it does not exist. The account needs CREATE.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
 
-// Grant gives an account the rights of a member on the table, which must exist. This Backend's account must be allowed to
-// give them.
+// Grant gives an account the rights of a member on the table, which must exist. This Backend's account must
+// be allowed to give them.
 func (b *Backend) Grant(ctx context.Context, account string) error {
 	d := b.driver
 	t, err := d.Place(ctx)
@@ -47,12 +47,12 @@ func (b *Backend) Grant(ctx context.Context, account string) error {
 	return nil
 }
 
-// Prepare implements [backend.Preparer]. It creates the table if there is none, the account may create it, and KeepSchema
-// of the Options is not set.
+// Prepare implements [backend.Preparer]. It creates the table if there is none, the account may create it,
+// and KeepSchema of the Options is not set.
 func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
 
-// Preflight implements [backend.Preflighter]. It sends the statements of a change, with nothing to change: the server checks
-// the rights first.
+// Preflight implements [backend.Preflighter]. It sends the statements of a change, with nothing to change:
+// the server checks the rights first.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	d, err := b.driver, b.Enter(bids[0].Candidate.Nonce)
 	var v lease.View
@@ -60,8 +60,8 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		v, err = d.Read(ctx, nil)
 	}
 	if err == nil {
-		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Verify: [][3]string{}, Inserts: true,
-			Updates: true, Deletes: true})
+		_, err = d.Dialect.Change(ctx, &Batch{Epoch: v.Epoch, Rows: []Row{}, Verify: [][3]string{},
+			Inserts: true, Updates: true, Deletes: true})
 		err = d.Explain(ctx, err)
 	}
 	if err != nil {
@@ -88,7 +88,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	list = append(list, clean.Diagnosticf(ttl > d.MaxTTL, "greatest TTL",
 		"%v (max_ttl); after a failover every lease is observed for that long", d.MaxTTL))
 	if ttl > d.MaxTTL {
-		fatal := clean.Diagnosticf(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.MaxTTL)
+		const refused = "every bid is refused: the TTL is %v, and max_ttl %v"
+		fatal := clean.Diagnosticf(true, "TTL", refused, ttl, d.MaxTTL)
 		fatal.Fatal = true
 		list = append(list, fatal)
 	}

@@ -201,8 +201,8 @@ func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer
 			}
 			// Before the last try a node of a cluster may not have heard of it.
 			if tries == 3 && over != nil && (epoch == "" || a.Origin == *over) {
-				return v, fmt.Errorf("%w: the table %s does not keep what is written to it: look for triggers, rules "+
-					"and columns of other types", backend.ErrDenied, d.Settled())
+				return v, fmt.Errorf("%w: the table %s does not keep what is written to it: "+
+					"look for triggers, rules and columns of other types", backend.ErrDenied, d.Settled())
 			}
 			over = &a.Origin
 			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))

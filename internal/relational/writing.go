@@ -116,7 +116,8 @@ func (w *writing) run(ctx context.Context) error {
 
 	from := 0
 	for _, part := range later {
-		c, err := w.change(ctx, &Batch{Epoch: w.epoch, Position: w.before.position, Rows: []Row{}, Verify: part})
+		b := &Batch{Epoch: w.epoch, Position: w.before.position, Rows: []Row{}, Verify: part}
+		c, err := w.change(ctx, b)
 		if err != nil {
 			return err
 		}
