@@ -97,9 +97,7 @@ func (l *Lock) Get(ctx context.Context) (*clientgo.LeaderElectionRecord, []byte,
 		l.await(ctx.Done(), nil)
 		if ctx.Err() != nil { // the elector stops asking
 			l.reported = ""
-			if l.cancel != nil {
-				l.cancel()
-			}
+			l.endCampaign()
 			return nil, nil, fmt.Errorf("resourcelock: wait for a change of leader of %q: %w",
 				l.election.Name(), context.Cause(ctx))
 		}
@@ -255,6 +253,12 @@ func (l *Lock) start() {
 	}()
 }
 
+func (l *Lock) endCampaign() {
+	if l.cancel != nil {
+		l.cancel()
+	}
+}
+
 // hold is the lead function. Until it returns, the manager does not release the lease: so it returns when the
 // elector has stopped, and its work has had time to end.
 func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
@@ -268,7 +272,7 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 	}
 
 	l.lead = nil
-	l.cancel() // else the process would bid again; the elector's next Get begins another campaign
+	l.endCampaign() // else the process would bid again; the elector's next Get begins another campaign
 	l.changed()
 	if l.lent != lead {
 		return nil
