@@ -9,10 +9,10 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
-	"github.com/go-election/go-election/backend/beside/besidetest"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/conformance/besidetest"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 const threshold = 15 * time.Second // of other programs, of which none takes part in the suite

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/beside"
-	"github.com/go-election/go-election/backend/beside/besidetest"
+	"github.com/go-election/go-election/conformance/besidetest"
 	"github.com/go-election/go-election/internal/testrules"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
-	"github.com/go-election/go-election/backend/beside/besidetest"
 	"github.com/go-election/go-election/backend/zookeeper"
+	"github.com/go-election/go-election/conformance/besidetest"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )

@@ -16,10 +16,10 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/backend/register"
-	"github.com/go-election/go-election/backend/register/registertest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/conformance/leasetest"
+	"github.com/go-election/go-election/conformance/registertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 // brokenDrivers have one mistake about the place each: which store it is that answers. Each has the

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 // TestConformance runs the suite over the protocol, in virtual time, on a store that tells of

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 // A record is deleted and an older text of it put back: it is again the first write of its key.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 // restores are the ways in which a store goes back to a snapshot.

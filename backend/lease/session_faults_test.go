@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 // A driver allows values above 1 MiB, which Decode does not read. The session of a leader of

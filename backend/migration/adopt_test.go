@@ -9,9 +9,9 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 // Kinds of stores, by how a dead leader's lease comes free.

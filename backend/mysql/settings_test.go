@@ -10,7 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance/leasetest"
 	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"

@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
-	"github.com/go-election/go-election/backend/beside/besidetest"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/conformance/besidetest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 

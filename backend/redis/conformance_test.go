@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/conformance/leasetest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 

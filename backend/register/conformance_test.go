@@ -13,10 +13,10 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
 	"github.com/go-election/go-election/backend/register"
-	"github.com/go-election/go-election/backend/register/registertest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/conformance/leasetest"
+	"github.com/go-election/go-election/conformance/registertest"
 )
 
 var limits = register.Limits{Name: "register", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, MaxBytes: 4 << 20}

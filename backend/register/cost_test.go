@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/register"
-	"github.com/go-election/go-election/backend/register/registertest"
+	"github.com/go-election/go-election/conformance/registertest"
 	"github.com/go-election/go-election/election"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/register"
-	"github.com/go-election/go-election/backend/register/registertest"
+	"github.com/go-election/go-election/conformance/registertest"
 )
 
 func key(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/register"
-	"github.com/go-election/go-election/backend/register/registertest"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/conformance/registertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 

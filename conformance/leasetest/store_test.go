@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend/lease"
-	"github.com/go-election/go-election/backend/lease/leasetest"
+	"github.com/go-election/go-election/conformance/leasetest"
 )
 
 func TestTheStoreInsideTheProcessIsADriver(t *testing.T) {

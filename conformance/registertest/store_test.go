@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend/register"
-	"github.com/go-election/go-election/backend/register/registertest"
+	"github.com/go-election/go-election/conformance/registertest"
 )
 
 func TestTheStoreInsideTheProcessIsARegister(t *testing.T) {
