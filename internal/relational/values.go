@@ -2,6 +2,7 @@ package relational
 
 import (
 	"hash/maphash"
+	"time"
 
 	"github.com/go-election/go-election/backend/lease"
 )
@@ -16,6 +17,7 @@ func decodeEach(k lease.Key, text []byte) lease.Value { return lease.Decode(k.Ki
 type values struct {
 	seed maphash.Seed
 	of   map[lease.Key]value
+	at   time.Time // when they were kept
 }
 
 type value struct {
@@ -35,7 +37,7 @@ func (d *Driver) decoder(n int) (decode Decode, keep func()) {
 	if last == nil {
 		last = &values{seed: maphash.MakeSeed()}
 	}
-	now := &values{last.seed, make(map[lease.Key]value, n)}
+	now := &values{seed: last.seed, of: make(map[lease.Key]value, n)}
 
 	decode = func(k lease.Key, text []byte) lease.Value {
 		v, hash := last.of[k], maphash.Bytes(now.seed, text)
@@ -45,5 +47,15 @@ func (d *Driver) decoder(n int) (decode Decode, keep func()) {
 		now.of[k] = v
 		return v.Value
 	}
-	return decode, func() { d.values.Store(now) }
+	return decode, func() {
+		now.at = time.Now()
+		d.values.Store(now)
+	}
+}
+
+// dropOld drops values of long ago: a process that leads what it has read reads it no more.
+func (d *Driver) dropOld() {
+	if v := d.values.Load(); v != nil && time.Since(v.at) > d.MaxTTL {
+		d.values.Store(nil)
+	}
 }

@@ -2,6 +2,8 @@ package relational
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-election/go-election/backend/lease"
 )
@@ -30,4 +32,21 @@ func TestATextThatHasChangedIsDecodedAgain(t *testing.T) {
 			t.Fatalf("a text that is no record reads %+v", v)
 		}
 	}
+}
+
+// A leader of thousands has read them once, before it led them, and only writes from then on.
+func TestWhoReadsNoMoreKeepsNoValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Driver{MaxTTL: 15 * time.Second}
+		_, keep := d.decoder(largeReading)
+		keep()
+		time.Sleep(10 * time.Second)
+		if d.dropOld(); d.values.Load() == nil {
+			t.Error("values that the next reading needs are dropped")
+		}
+		time.Sleep(10 * time.Second)
+		if d.dropOld(); d.values.Load() != nil {
+			t.Error("values of longer ago than the greatest TTL are kept")
+		}
+	})
 }

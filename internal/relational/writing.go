@@ -73,6 +73,7 @@ type writing struct {
 
 // Write implements [lease.Driver]. Changes share transactions.
 func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	d.dropOld()
 	w := writing{Driver: d, epoch: epoch, before: d.origin(), changes: changes, verify: [][3]string{}}
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
 		return w.Written, lease.ErrEpoch
