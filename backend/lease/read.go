@@ -358,8 +358,16 @@ func (b *Backend) age(it *Item, written time.Time) time.Duration {
 // version makes the Version of a lease. What comes before the space changes with each grant and
 // release, and when record or session are made again. What comes after it changes with each renewal.
 func version(record Heartbeat, recordCreated string, sign renewalSign) string {
-	granted, renewed := strconv.FormatUint(uint64(record), 36), strconv.FormatUint(uint64(sign.heartbeat), 36)
-	return granted + "." + digest(recordCreated, sign.created) + " " + renewed
+	v := strconv.AppendUint(make([]byte, 0, 64), uint64(record), 36)
+	for _, created := range []string{recordCreated, sign.created} {
+		if len(created) > 40 || strings.Contains(created, " ") {
+			created = digest(created)
+		}
+		v = append(v, '.')
+		v = append(v, created...)
+	}
+	v = append(v, ' ')
+	return string(strconv.AppendUint(v, uint64(sign.heartbeat), 36))
 }
 
 // digest returns a short text that stands for long ones.
