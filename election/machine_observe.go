@@ -17,8 +17,8 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	if l != nil { // limit forged durations
 		l.TTL, l.Renew, l.ObserveFor = min(l.TTL, maxDuration), min(l.Renew, maxDuration), min(l.ObserveFor, maxDuration)
 	}
-	if l != nil && l.Term < e.highestTerm && sent < e.confirmedAt {
-		return // a newer answer has overtaken this one
+	if l != nil && l.Term < e.highestTerm && sent <= e.confirmedAt {
+		return // an answer that is as new, or newer, has overtaken this one
 	}
 	switch {
 	case l == nil && !e.hasObserved:

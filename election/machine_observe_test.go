@@ -73,26 +73,30 @@ func TestAChangedHolderKeepsTheObservation(t *testing.T) {
 }
 
 func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
-	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
-	bid := m.inFlight[callAcquire]
-	e.readAt = time.Second
-	m.advance(time.Second, e)
-	m.step(time.Second, tick{})
-	look := m.inFlight[callObserve]
-	if bid == nil || look == nil {
-		t.Fatal("no bid or no reading is under way")
-	}
-	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Outcome: backend.Refused,
-		Lease: theirs(9, "9")}}})
-	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
-		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Version: "7", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
-		if a.kind == doEvent {
-			t.Errorf("S10: reports %v from an overtaken answer", a.state.event(a.e.name))
-		}
-	}
-	if e.observed.Term != 9 {
-		t.Errorf("S13: observes term %d, want 9", e.observed.Term)
+	for name, answered := range map[string]time.Duration{"later": 2 * time.Second, "in the instant of the reading": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			m, e := machineFor(t, backend.Guarantees{Poll: true})
+			observes(t, m, time.Second, backend.Lease{Election: "jobs"})
+			bid := m.inFlight[callAcquire]
+			e.readAt = time.Second
+			m.advance(time.Second, e)
+			m.step(time.Second, tick{})
+			look := m.inFlight[callObserve]
+			if bid == nil || look == nil {
+				t.Fatal("no bid or no reading is under way")
+			}
+			m.step(answered, reply{call: bid, answers: []backend.Answer{{Outcome: backend.Refused, Lease: theirs(9, "9")}}})
+			past := theirs(7, "7")
+			past.Holder = backend.Candidate{ID: "past", Nonce: "gone"}
+			for _, a := range m.step(answered+1, reply{call: look, changed: []backend.Lease{past}}) {
+				if a.kind == doEvent {
+					t.Errorf("S10: reports %v from an overtaken answer", a.state.event(a.e.name))
+				}
+			}
+			if e.observed.Term != 9 {
+				t.Errorf("S13: observes term %d, want 9", e.observed.Term)
+			}
+		})
 	}
 }
 

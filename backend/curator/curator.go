@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/internal/ensemble"
 )
@@ -103,6 +104,11 @@ func Open(o Options) (*Backend, error) {
 	// Only the second write after a renewal proves that the ensemble's leader has heard of it, and renewals
 	// come at least three times in a TTL: two thirds of a TTL are on top of it.
 	return &Backend{beside.New(Name, inner, k, k.session.Length*3/5), k}, nil
+}
+
+// Location implements [backend.Located].
+func (b *Backend) Location() string {
+	return clean.Location(b.lock.layout.root, b.lock.access.Servers...)
 }
 
 // newLock checks options, fills in defaults, and returns the lock alone.

@@ -108,7 +108,7 @@ var mutants = []mutant{
 		"	case l.Term < e.highestTerm, l.Term > backend.MaxTerm:\n",
 		"	case l.Term > backend.MaxTerm:\n", "S10:", simulation},
 	{"an answer that was overtaken is news", "machine_observe.go",
-		"	if l != nil && l.Term < e.highestTerm && sent < e.confirmedAt {\n",
+		"	if l != nil && l.Term < e.highestTerm && sent <= e.confirmedAt {\n",
 		"	if false {\n", "TestAnOvertakenAnswerIsIgnored", core("TestAnOvertakenAnswerIsIgnored")},
 	{"a lease of ours that ended is not looked for", "machine_lease.go",
 		"	e.readAt = now // a bid may have been granted after all",
