@@ -46,11 +46,13 @@ type notifier struct {
 	waiting   bool      // a goroutine does
 }
 
-// giveWay closes the connection that waits, since a call needs its place.
-func (n *notifier) giveWay() {
-	if yield := n.yield.Swap(nil); yield != nil {
+// giveWay closes the connection that waits, since a call needs its place. It returns false if there is none.
+func (n *notifier) giveWay() bool {
+	yield := n.yield.Swap(nil)
+	if yield != nil {
 		(*yield)()
 	}
+	return yield != nil
 }
 
 // channel is in the statements with which the members of a table wait. They may name its schema in different
