@@ -52,33 +52,6 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 	}
 }
 
-// A follower learns of a resignation at once.
-func TestAHandoverTakesMilliseconds(t *testing.T) {
-	t.Parallel()
-	server := testbed.SharedRedis(t)
-	o := settled(t, server, options(server))
-	const ttl = 12 * time.Second // a poll is far away
-	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
-	drivertest.HandsOver(t, a, b, 1500*time.Millisecond, func() error {
-		who, _, known := b.Leader()
-		if n := subscribers(t, server, o); !known || who.ID != "a" || n == 0 {
-			return fmt.Errorf("%v, %d listen", b.Current(), n)
-		}
-		return nil
-	})
-}
-
-// subscribers returns how many connections listen to a prefix.
-func subscribers(t testing.TB, server *testbed.RedisServer, o Options) int64 {
-	t.Helper()
-	channel := open(t, o).channel()
-	n, err := server.Admin().PubSubNumSub(t.Context(), channel).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n[channel]
-}
-
 // A listener whose connection was closed by the server says that something may have changed, and then
 // hears of changes again.
 func TestAListenerComesBack(t *testing.T) {

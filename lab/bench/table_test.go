@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os/exec"
 	"regexp"
 	"runtime"
 	"slices"
@@ -26,7 +25,7 @@ var (
 	only  = flag.String("only", "", "measure only the stores whose names match")
 	sizes = flag.String("elections", "1 10 1000", "the numbers of elections of the idle load of TestStores")
 	withs = flag.String("with", "", "measure only the libraries whose names match: go-election, api.Lock, …")
-	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, heirless, starved")
+	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, heirless")
 )
 
 // TestTable prints the table. It asserts nothing.
@@ -57,7 +56,6 @@ func TestTable(t *testing.T) {
 			resigned(t, k, fresh(t, s), "candidate", true)
 			resigned(t, k, fresh(t, s), "seed", false)
 		})
-		part("starved", func() { starved(t, k, fresh(t, s)) })
 	})
 }
 
@@ -316,29 +314,3 @@ func resigned(t *testing.T, k testbed.Kind, dsn, kind string, poll bool) {
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
-
-// starved counts changes of leader while busy processes, two for each core, load the machine.
-func starved(t *testing.T, k testbed.Kind, dsn string) {
-	all := make(chan line, 1000)
-	for i := range 3 {
-		start(t, role{Kind: "candidate", DSN: dsn, TTL: time.Second, ID: fmt.Sprint("n", i)}, all)
-	}
-	await(t, all, "leads")
-	for range 2 * runtime.NumCPU() {
-		busy := exec.Command("sh", "-c", "while :; do :; done")
-		busy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := busy.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { busy.Process.Kill(); busy.Wait() }()
-	}
-	d := span(5*time.Minute, 20*time.Second)
-	<-time.After(d)
-	changes := 0
-	for len(all) > 0 {
-		if l := <-all; l.What == "leads" {
-			changes++
-		}
-	}
-	row(fmt.Sprintf("4 busy processes on 2 cores, TTL 1s, %v", d), k, fmt.Sprintf("%d changes of leader", changes), "0")
-}
