@@ -140,14 +140,20 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 		}
 		st, role := s.status, "follows"
 		reached[st.Header.GetMemberId()], clusters[st.Header.GetClusterId()] = true, true
-		switch st.Leader {
-		case 0:
+		switch {
+		case st.IsLearner:
+			role = "is a learner, which cannot serve this program: remove it from the endpoints"
+		case st.Leader == 0:
 			role = "KNOWS NO LEADER: it is cut off, or there is no majority"
-		case st.Header.GetMemberId():
+		case st.Leader == st.Header.GetMemberId():
 			role = "leads the cluster"
 		}
-		add(st.Leader == 0, "member", "%s: etcd %s, %s, %d MiB in use",
+		add(st.IsLearner || st.Leader == 0, "member", "%s: etcd %s, %s, %d MiB in use",
 			s.endpoint, st.Version, role, st.DbSize>>20)
+		if quota := st.DbSizeQuota; quota > 0 && st.DbSize > quota/5*4 { // etcd tells it since 3.6
+			add(true, "member", "%s: the quota is %d MiB: nothing can be written when it is used up",
+				s.endpoint, quota>>20)
+		}
 		if len(st.Errors) > 0 {
 			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(st.Errors, "; "))
 		}

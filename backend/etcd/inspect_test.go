@@ -101,6 +101,8 @@ func TestClusterProblemsAreWarnings(t *testing.T) {
 		{"one of three", 3, []endpointStatus{says(1, nil), away}, "cluster: the endpoints reach 1 of 3 voting members: less"},
 		{"two clusters", 1, []endpointStatus{says(1, nil), says(9, func(st *clientv3.StatusResponse) { st.Header.ClusterId = 8 })}, "cluster: the endpoints belong to 2 clusters"},
 		{"no leader", 1, []endpointStatus{says(1, func(st *clientv3.StatusResponse) { st.Leader = 0 })}, "member: e: etcd 3.6.1, KNOWS NO LEADER"},
+		{"a learner", 1, []endpointStatus{says(1, func(st *clientv3.StatusResponse) { st.IsLearner = true })}, "member: e: etcd 3.6.1, is a learner"},
+		{"little room", 1, []endpointStatus{says(1, func(st *clientv3.StatusResponse) { st.DbSize, st.DbSizeQuota = 1900<<20, 2048<<20 })}, "member: e: the quota is 2048 MiB"},
 		{"an alarm", 1, []endpointStatus{says(1, func(st *clientv3.StatusResponse) { st.Errors = []string{"NOSPACE"} })}, "member: e: NOSPACE"},
 		{"an escape", 1, []endpointStatus{says(1, nil), away}, "member: e does not answer: refused\ufffd[2J"},
 	} {
