@@ -184,6 +184,20 @@ func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 	})
 }
 
+// The client library refuses the first character, and the server the second.
+func TestARootThatZooKeeperRefusesIsDenied(t *testing.T) {
+	t.Parallel()
+	for _, root := range []string{"/\ue000", "/😀"} {
+		b := start(t, "a", Options{Servers: testbed.SharedZooKeeper(t), Root: root})
+		testbed.Eventually(t, patience, root+" is denied", func() error {
+			if _, err := b.Looks("jobs"); backend.Class(err) != backend.ErrDenied {
+				return fmt.Errorf("%w; want ErrDenied", err)
+			}
+			return nil
+		})
+	}
+}
+
 func TestInvalidOptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{

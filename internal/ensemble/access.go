@@ -220,7 +220,10 @@ func (a *Access) Fail(err error, where string) error {
 
 // Class returns the class of an error of the library or of dialling.
 func Class(err error) error {
-	for _, denied := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals} {
+	for _, denied := range []error{
+		zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals,
+		zk.ErrInvalidPath, zk.ErrBadArguments,
+	} {
 		if errors.Is(err, denied) {
 			return backend.ErrDenied
 		}
