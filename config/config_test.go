@@ -149,7 +149,7 @@ func TestEachMistakeIsDescribed(t *testing.T) {
 		"an empty variable misspelt":      {ok, []string{"ELECTION_MYSQL_DNS="}, []string{"ELECTION_MYSQL_DNS:"}},
 		"a tab":                           {ok + "mysql:\n\tdsn: x\n", nil, []string{"election.yaml:", "not YAML"}},
 		"no YAML":                         {ok + "mysql: {dsn: x\n", nil, []string{"election.yaml:", "not YAML"}},
-		"no keys":                         {"memory\n", nil, []string{"election.yaml:1:", "must be a section with keys"}},
+		"no keys":                         {"memory\n", nil, []string{"election.yaml:1:", "must be a section with keys, such as \"backend: mysql\""}},
 		"two documents":                   {ok + "---\n" + ok, nil, []string{"election.yaml:2:", "second document"}},
 		"an anchor":                       {"backend: &b memory\nid: *b\n", nil, []string{"election.yaml:1:", "anchor", "election.yaml:2:", "alias"}},
 		"a tag":                           {ok + "id: !!str x\n", nil, []string{"election.yaml:2:", "tag"}},

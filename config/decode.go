@@ -58,7 +58,11 @@ var (
 // from the environment. n may also have the keys in others, which are not fields of v.
 func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value, others []string) {
 	if !isNull(n) && n.Kind != yaml.MappingNode {
-		d.add(place{d.file, n.Line}, path, "must be a section with keys; it is %s", kindOf(n))
+		such := ""
+		if path == "" {
+			such = `, such as "backend: mysql"`
+		}
+		d.add(place{d.file, n.Line}, path, "must be a section with keys%s; it is %s", such, kindOf(n))
 	}
 	fields := fieldsOf(v, path != "")
 	names := slices.Clone(others)
