@@ -62,7 +62,7 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + s.Account + ";"
 	}
 	if text(told, 0, 0) != text(begun, 0, 0) || text(told, 0, 1) == "t" {
-		s.Doubt = "others set the search_path of this connection: it is of a pool, or behind a pooler"
+		s.Doubt = "others may set the search_path of this connection: it is of a pool, or behind a pooler"
 	}
 	return s, nil
 }

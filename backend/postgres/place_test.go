@@ -27,10 +27,10 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 		want    string // in the error
 		prepare func(t *testing.T, db *testbed.PostgresDatabase) Options
 	}{
-		"behind a pooler": {"none is made by itself, since it is not certain where: others set the search_path of this connection", func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"behind a pooler": {"none is made by itself, since it is not certain where: others may set the search_path of this connection", func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			return Options{DSN: db.DSN(testbed.StartPgBouncer(t, db, "transaction").Addr())}
 		}},
-		"behind somebody's search_path": {`others set the search_path of this connection`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"behind somebody's search_path": {`others may set the search_path of this connection`, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			pool := poolOf(t, db.DSN(""), 3)
 			tellPool(t, pool, "SET search_path TO tenant1")
 			return Options{Pool: pool}
