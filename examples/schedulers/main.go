@@ -7,8 +7,8 @@
 //	elect schema --apply  # once; needs CREATE
 //	mysql app -e 'CREATE TABLE job_run (n BIGINT AUTO_INCREMENT PRIMARY KEY,
 //	  term BIGINT NOT NULL, node VARCHAR(255) NOT NULL)'
-//	ELECTION_ID=a go run .
-//	ELECTION_ID=b go run .
+//	ELECTION_ID=a go run . -web 127.0.0.1:8080    # /metrics
+//	ELECTION_ID=b go run . -web 127.0.0.1:8081
 //
 // A single process needs no election. That takes another configuration, not other code:
 //
@@ -24,11 +24,15 @@ import (
 	"flag"
 	"log"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/robfig/cron/v3"
 
 	_ "github.com/go-election/go-election/backend/manual"
@@ -37,12 +41,14 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electiongocron"
 	"github.com/go-election/go-election/electiongroup"
+	"github.com/go-election/go-election/electionprom"
 )
 
 const name = "jobs"
 
 func main() {
 	file := flag.String("config", "", "a configuration file, which the environment overrides (default: the environment alone)")
+	web := flag.String("web", "127.0.0.1:8080", "the address of /metrics")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -55,7 +61,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := (node{c, db, "@every 1m"}).run(ctx); err != nil {
+	l, err := net.Listen("tcp", *web)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := (node{c, db, l, "@every 1m"}).run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -63,8 +73,9 @@ func main() {
 // A node is one process of the service.
 type node struct {
 	config   *config.Config
-	db       *sql.DB // the job writes here
-	schedule string  // of the job
+	db       *sql.DB      // the job writes here
+	web      net.Listener // serves /metrics
+	schedule string       // of the job
 }
 
 // run runs the node until ctx ends. Cron runs whether the node leads or not.
@@ -82,6 +93,12 @@ func (n node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
+	r := prometheus.NewRegistry()
+	r.MustRegister(electionprom.New(m, electionprom.Options{}))
+	server := &http.Server{Handler: promhttp.HandlerFor(r, promhttp.HandlerOpts{}), ReadHeaderTimeout: 5 * time.Second}
+	defer server.Close()
+	go server.Serve(n.web)
 
 	var gate electiongocron.Gate
 	job := n.job(m.ID())

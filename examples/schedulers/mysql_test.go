@@ -4,6 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,8 +35,12 @@ func startNode(t *testing.T, db *sql.DB, environ ...string) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
-	m := &member{node{c, db, "@every 1s"}, t, stop, make(chan error, 1)}
+	m := &member{node{c, db, web, "@every 1s"}, t, stop, make(chan error, 1)}
 	go func() { m.done <- m.run(ctx) }()
 	t.Cleanup(stop)
 	return m
@@ -43,6 +51,18 @@ func (m *member) end() {
 	m.stop()
 	if err := <-m.done; err != nil {
 		m.t.Errorf("%s ends: %v", m.config.Election.ID, err)
+	}
+}
+
+// leads fails unless the node's metrics say that it leads.
+func (m *member) leads() {
+	m.t.Helper()
+	answer, err := http.Get("http://" + m.web.Addr().String() + "/metrics")
+	testbed.NoError(m.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if want := `election_leading{election="jobs"} 1` + "\n"; err != nil || !strings.Contains(string(text), want) {
+		m.t.Errorf("%s does not lead, by its metrics: %v\n%s", m.config.Election.ID, err, text)
 	}
 }
 
@@ -94,6 +114,7 @@ func TestTheNextLeaderContinuesTheJob(t *testing.T) {
 		start("b")
 
 		first, term := someRuns(t, db, 0)
+		members[first].leads()
 		members[first].end() // the job has returned
 		second, next := someRuns(t, db, lastRun(t, db))
 		if second == first || next <= term {
@@ -120,5 +141,6 @@ func TestASingleProcessRunsTheJobWithoutAnElection(t *testing.T) {
 	if node, term := someRuns(t, db, 0); node != "a" || term == 0 {
 		t.Errorf("%q runs the job in term %d", node, term)
 	}
+	m.leads()
 	m.end()
 }
