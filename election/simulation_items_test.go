@@ -154,10 +154,6 @@ func (it *simItems) write(d *simDriver, epoch string, changes []lease.Change, ve
 		}
 	}
 	a.counter = max(a.counter, it.counter)
-	if len(changes) == 1 && changes[0].Read != nil && a.written.Results[0].Outcome == backend.Granted {
-		found := it.read(changes[0].Read)
-		a.written.Results[0].View, a.versions = &found.view, found.versions
-	}
 	return a
 }
 

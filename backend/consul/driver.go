@@ -52,7 +52,7 @@ var _ lease.Listener = (*driver)(nil)
 func (d *driver) Limits() lease.Limits {
 	return lease.Limits{
 		Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2,
-		MaxValue: maxBytes, EditsUnnoticed: editsUnnoticed, ReadsToo: true,
+		MaxValue: maxBytes, EditsUnnoticed: editsUnnoticed,
 	}
 }
 

@@ -31,11 +31,6 @@ func (d *driver) Write(
 	for i := range changes {
 		w.ops = append(w.ops, d.ops(&changes[i]))
 	}
-	if len(changes) == 1 && changes[0].Read != nil {
-		if names := d.names(changes[0].Read); len(w.ops[0])+len(names) <= maxOps-2 {
-			w.names = names
-		}
-	}
 	for from, to := 0, 0; from < len(changes); from = to {
 		ops := 2 // for the keys changes and origin
 		for ; to < len(changes); to++ {
@@ -45,11 +40,6 @@ func (d *driver) Write(
 		}
 		if err := w.send(ctx, from, to); err != nil {
 			return w.Written, d.fail(err)
-		}
-	}
-	if w.found != nil {
-		if v, err := d.view(ctx, w.began, changes[0].Read, w.found); err == nil {
-			w.Results[0].View = &v
 		}
 	}
 	return w.Written, d.fail(w.verify(ctx, verify))
@@ -108,9 +98,6 @@ type writing struct {
 	ops      []api.KVTxnOps // of each change
 	compare  bool           // whether records are compared afterwards
 	changed  *api.KVPair    // the key changes, if compare; nil: unknown
-
-	names []string               // keys to read with the only change; nil: none
-	found map[string]*api.KVPair // them
 }
 
 // send makes some of the changes in one transaction. If it is refused, it tries each half.
@@ -127,7 +114,7 @@ func (w *writing) send(ctx context.Context, from, to int) error {
 	case w.compare:
 		ops = append(ops, gets([]string{w.driver.changes()})...)
 	}
-	ok, answer, err := w.txn(ctx, append(ops, gets(w.names)...))
+	ok, answer, err := w.txn(ctx, ops)
 	if err == nil && ok {
 		return w.applied(ctx, from, to, here, answer)
 	}
@@ -171,9 +158,6 @@ func (w *writing) applied(
 		written[p.Key] = p // the last operation on a key is its put
 	}
 	w.changed = written[w.driver.changes()]
-	if w.names != nil {
-		w.found, _ = found(answer, w.names) // if it may not be read, the next reading says so
-	}
 	var items []lease.Item
 	for i := from; i < to; i++ {
 		r := lease.Result{Outcome: backend.Granted}

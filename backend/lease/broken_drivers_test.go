@@ -50,16 +50,6 @@ func (d oneEpoch) Read(ctx context.Context, keys []lease.Key) (lease.View, error
 	return v, err
 }
 
-func (d oneEpoch) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w, err := d.careless.Write(ctx, epoch, wentBack, changes, verify)
-	for _, r := range w.Results {
-		if r.View != nil {
-			r.View.Epoch = "1"
-		}
-	}
-	return w, err
-}
-
 // blind takes a store that denies everything for an empty one.
 type blind struct{ lease.Driver }
 

@@ -111,9 +111,8 @@
 //
 // # Announcements
 //
-// A renewal announces its process. A follower writes its session once a TTL, together with a reading where the
-// store can do both in one request (Limits.ReadsToo). That write keeps all heartbeats, so it renews nothing. A
-// process that may hold a lease does not do so, because a renewal would have to wait for it.
+// A renewal announces its process. A follower writes its session once a TTL. That write keeps all heartbeats, so it
+// renews nothing.
 //
 // # What is remembered
 //

@@ -101,9 +101,6 @@ type Limits struct {
 	// items themselves.
 	EditsUnnoticed time.Duration
 
-	// ReadsToo says that Write answers Change.Read in the same request.
-	ReadsToo bool
-
 	// MaxValue is the greatest size of an encoded value in bytes; at least 64 KiB. More than the constant
 	// MaxValue counts as that.
 	MaxValue int
@@ -211,10 +208,6 @@ type Change struct {
 
 	// Notify says that listeners wait for this change: a grant, a release or a request, but no renewal.
 	Notify bool
-
-	// Read has the keys that the caller reads next. It is set only if Limits.ReadsToo, and in the only change
-	// of a call.
-	Read []Key
 }
 
 // A Put replaces an item, which must still have its version.
@@ -233,10 +226,6 @@ type Result struct {
 
 	// Items has one for each put of a change that was granted, without its Value; for a deletion without Version.
 	Items []Item
-
-	// View is the answer of Driver.Read to Change.Read, after the change was granted. If it is nil, the caller
-	// calls Read.
-	View *View
 }
 
 // Written is the answer of a write.

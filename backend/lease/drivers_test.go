@@ -159,12 +159,6 @@ func (d notifier) Read(ctx context.Context, keys []lease.Key) (lease.View, error
 	return v, err
 }
 
-func (d notifier) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w, err := d.Driver.Write(ctx, epoch, wentBack, changes, verify)
-	disorderAll(&w)
-	return w, err
-}
-
 func (d notifier) Listen(ctx context.Context, _ uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	v, err := d.Driver.Read(ctx, nil)
 	if err != nil {

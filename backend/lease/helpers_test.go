@@ -290,14 +290,6 @@ func disorder(v *lease.View) {
 	}
 }
 
-func disorderAll(w *lease.Written) {
-	for i := range w.Results {
-		if v := w.Results[i].View; v != nil {
-			disorder(v)
-		}
-	}
-}
-
 func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	changes, verify = slices.Clone(changes), slices.Clone(verify)
 	w.write = func() { w.last, _ = w.Driver.Write(context.Background(), epoch, wentBack, changes, verify) }
@@ -318,9 +310,6 @@ func (w *wire) Write(ctx context.Context, epoch string, wentBack int, changes []
 	done, err := w.Driver.Write(ctx, epoch, wentBack, changes, verify)
 	if time.Now().Before(w.late) {
 		done.Stale = nil
-	}
-	if w.unordered {
-		disorderAll(&done)
 	}
 	return done, err
 }

@@ -68,14 +68,8 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		}
 		next := s.value
 		next.Address, next.Metadata, next.Stage, next.Elections, next.TTL = m.Address, m.Metadata, stage, m.Elections, Span(m.TTL)
-		if next.sameMember(&s.value) && !s.at.IsZero() {
-			after := m.TTL / 2
-			if s.withReading {
-				after = m.TTL * 5 / 4 // a reading will probably write it before that
-			}
-			if !b.due(s, after) {
-				return nil
-			}
+		if next.sameMember(&s.value) && !s.at.IsZero() && !b.due(s, m.TTL) {
+			return nil
 		}
 		if written, _, err := b.writeSession(ctx, s, next, nil); written || err != nil {
 			return err
@@ -84,57 +78,10 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 	return errBusy
 }
 
-// due reports whether the session must be written again to show that the member is there.
-func (b *Backend) due(s *session, after time.Duration) bool {
+// due reports whether the session must be written again to show that the member is there, by a renewal or by itself.
+func (b *Backend) due(s *session, ttl time.Duration) bool {
 	age := b.limits.Now().Sub(s.at)
-	return (age < 0 || age >= after) && (b.keeper == nil || !b.keeper.Kept())
-}
-
-// readAnnouncing reads items. Where that is one request, it writes the session once a TTL, too, unless renewals do: so
-// followers need no requests to announce themselves.
-func (b *Backend) readAnnouncing(ctx context.Context, keys []Key) (View, error) {
-	b.mu.Lock()
-	s, holding := b.session, len(b.held) > 0
-	b.mu.Unlock()
-	if !b.limits.ReadsToo || s == nil || s.value.TTL == 0 || s.at.IsZero() || holding {
-		return b.driver.Read(ctx, keys)
-	}
-
-	after := time.Duration(s.value.TTL) / 2 // before the next Announce
-	if s.withReading {
-		after += after / 2 // instead of it
-	}
-	if b.due(s, after) {
-		if v := b.announceWith(ctx, s, keys); v != nil {
-			return *v, nil
-		}
-	}
-	return b.driver.Read(ctx, keys)
-}
-
-// announceWith writes the session, unless somebody else is about to, and returns what was read with that, or nil.
-func (b *Backend) announceWith(ctx context.Context, s *session, keys []Key) *View {
-	select {
-	case b.sessionMutex <- struct{}{}:
-		defer func() { <-b.sessionMutex }()
-	case <-ctx.Done(): // the simulation waits here until nobody has the mutex
-		return nil
-	default:
-		return nil
-	}
-	if b.currentSession() != s {
-		return nil
-	}
-	next, now := s.value, b.limits.Now()
-	next.At = now.UTC().Round(0)
-	w, err := b.driver.Write(ctx, s.epoch, s.wentBack, []Change{{Put: []Put{{s.item, &next}}, Read: keys}}, nil)
-	r := w.result(0)
-	if err != nil || r.Outcome != backend.Granted { // readings do not try again before Announce has succeeded
-		b.setSession(&session{place: s.place, item: s.item, value: s.value})
-		return nil
-	}
-	b.setSession(&session{place: s.place, item: r.Items[0], value: next, at: now, withReading: true})
-	return r.View
+	return (age < 0 || age >= ttl/2) && (b.keeper == nil || !b.keeper.Kept())
 }
 
 func (s *Session) sameMember(o *Session) bool {

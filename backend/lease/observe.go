@@ -18,7 +18,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	if changed, ok := b.changedByCache(seen); ok {
 		return changed, nil
 	}
-	_, states, err := b.readBy(ctx, b.readAnnouncing, namesOf(seen, electionOf))
+	_, states, err := b.read(ctx, namesOf(seen, electionOf))
 	if err != nil {
 		return nil, b.fail(about("observe", len(seen), seen[0].Election), err)
 	}

@@ -53,13 +53,8 @@ func (s *state) heldBy(nonce backend.Nonce) bool {
 
 // read reads elections that this process takes part in or observes, and remembers what it has read.
 func (b *Backend) read(ctx context.Context, names []string) (*view, []state, error) {
-	return b.readBy(ctx, b.driver.Read, names)
-}
-
-// readBy is read, by Driver.Read or readAnnouncing.
-func (b *Backend) readBy(ctx context.Context, read func(context.Context, []Key) (View, error), names []string) (*view, []state, error) {
 	keys, number := b.beginReading(names)
-	got, err := read(ctx, keys)
+	got, err := b.driver.Read(ctx, keys)
 	if err != nil {
 		return nil, nil, err
 	}

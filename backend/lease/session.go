@@ -14,8 +14,6 @@ type session struct {
 	item  Item
 	value Session
 	at    time.Time // when it was last written; zero: unknown
-
-	withReading bool // it was written by readAnnouncing
 }
 
 // lockSession waits for the exclusive right to write the session.

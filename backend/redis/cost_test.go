@@ -30,11 +30,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 				}
 				perTTL := 3 // renewals
 				if candidates == 2 {
-					perTTL += 3 // readings of the follower, one of which writes its session
-					// More elections take several requests for a reading, and one for the session.
-					if elections > maxParts {
-						perTTL += 1 + (elections+1)/maxParts + 1
-					}
+					perTTL += 3*(1+elections/maxParts) + 1 // the follower reads, and writes its session
 				}
 				// Twice as many are allowed, since connections are made anew. On a busy machine requests are
 				// sent again, until it is calm for a while.

@@ -74,7 +74,7 @@ func (d *driver) channel() string { return "{" + d.prefix + "}:changed" }
 
 // Limits implements [lease.Driver]. A restart or failover may lose what was acknowledged.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true, Batch: maxItems, Checks: maxItems - 1, ReadsToo: true, MaxValue: lease.MaxValue}
+	return lease.Limits{Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true, Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue}
 }
 
 func (d *driver) Close() error {

@@ -108,10 +108,8 @@ elseif epoch == ARGV[5] then -- number of changes, changes: number of items, not
   end
   news[2] = string.format('%.0f', number)
   if notify then redis.pcall('PUBLISH', channel, size > maxNews and '' or table.concat(news, '\n')) end -- once, for however many changes
-  for j = i, #ARGV, 3 do -- kind, name, version; or read: what the caller reads next
-    if ARGV[j + 2] == 'read' then
-      answer(ARGV[j], ARGV[j + 1])
-    elseif get(ARGV[j], ARGV[j + 1]) ~= ARGV[j + 2] then
+  for j = i, #ARGV, 3 do -- kind, name, version
+    if get(ARGV[j], ARGV[j + 1]) ~= ARGV[j + 2] then
       out[#out + 1] = (j - i) / 3
     end
   end

@@ -45,21 +45,14 @@ func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change,
 	for _, it := range verify {
 		args = append(args, string(it.Kind), it.Name, it.Version)
 	}
-	var read []lease.Key
-	if len(changes) == 1 && len(verify) == 0 && len(changes[0].Read) <= maxParts {
-		read = changes[0].Read
-	}
-	for _, k := range read {
-		args = append(args, string(k.Kind), k.Name, "read")
-	}
-	nonce, position := newNonce(), d.currentPosition()
-	now, records, rest, err := d.do(ctx, "write", nonce, epoch, args...)
+	nonce := newNonce()
+	now, _, rest, err := d.do(ctx, "write", nonce, epoch, args...)
 	switch {
 	case err != nil:
 		return nil, err
 	case now != epoch:
 		return nil, lease.ErrEpoch
-	case len(rest) < len(changes)+2*len(read):
+	case len(rest) < len(changes):
 		return nil, fmt.Errorf("%w: %d changes have %d results", backend.ErrUnavailable, len(changes), len(rest))
 	}
 	for i := range changes {
@@ -68,14 +61,7 @@ func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change,
 			results[i] = lease.Result{Outcome: backend.Granted, Items: written(&changes[i], number+"."+nonce)}
 		}
 	}
-	rest = rest[len(changes):]
-	if read != nil {
-		if results[0].Outcome == backend.Granted {
-			results[0].View = &lease.View{Items: d.itemsOf(read, rest), Epoch: epoch, Position: position, Records: records}
-		}
-		return nil, nil
-	}
-	for _, n := range rest {
+	for _, n := range rest[len(changes):] {
 		i, _ := n.(int64)
 		stale = append(stale, int(i))
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -49,7 +48,6 @@ var all = []testrules.Rule[*lab]{
 	{Name: "names that only bytes tell apart are written together", Test: lookAlikes},
 	{Name: "no version comes twice", Test: versions},
 	{Name: edits, Test: editedByHand},
-	{Name: "a reading with a change shows it", Test: readsToo},
 	{Name: "of two changes over the same items one wins, as a whole", Test: contended},
 	{Name: "of two changes that check what the other puts one wins", Test: crossed},
 	{Name: rollsBack, Test: besideRollBacks},
@@ -191,40 +189,6 @@ func versions(l *lab) {
 		}
 		seen[next.Version], created[next.Created] = true, true
 		it = next
-	}
-}
-
-func readsToo(l *lab) {
-	if !l.d.Limits().ReadsToo {
-		l.Skip("this store reads apart")
-	}
-	it, mine, other := l.created("a", 1), none(session), l.open(l)
-	epoch := l.read(other, key("a")).Epoch
-	for _, n := range []int{3, 150} {
-		keys := []lease.Key{key("a"), session, meta}
-		for i := len(keys); i < n; i++ {
-			keys = append(keys, key(fmt.Sprintf("v%03d", i)))
-		}
-		it = l.put(backend.Granted, "a change by another client", over(it, record("a", uint64(n))))[0]
-		c := over(mine, &lease.Session{Nonce: "0123", TTL: lease.Span(n) + 1})
-		c.Read = keys
-		w, err := other.Write(l.Context(), epoch, 0, []lease.Change{c}, nil)
-		if err != nil || w.Results[0].Outcome != backend.Granted || w.Results[0].View == nil && n == 3 {
-			l.Fatalf("a session, read with %d items: %+v, %v", n, w, err)
-		}
-
-		mine = w.Results[0].Items[0]
-		v, now := w.Results[0].View, l.read(l.d, keys...)
-		if v == nil { // too many for one request
-			continue
-		}
-		for i := range min(len(now.Items), len(v.Items)) {
-			now.Items[i].Age, v.Items[i].Age = 0, 0
-		}
-		same := v.Epoch == now.Epoch && v.Records == now.Records && (v.Position == 0) == (now.Position == 0)
-		if !same || !reflect.DeepEqual(v.Items, now.Items) {
-			l.Errorf("with the change was read %+v, after it %+v", v, now)
-		}
 	}
 }
 

@@ -48,7 +48,7 @@ type entry struct {
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
-		Limits: lease.Limits{Name: "leasetest", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, Batch: 40, Checks: 39, MaxValue: 1 << 20, ReadsToo: true},
+		Limits: lease.Limits{Name: "leasetest", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, Batch: 40, Checks: 39, MaxValue: 1 << 20},
 		epoch:  "1", entries: map[lease.Key]entry{}, changed: make(chan struct{}),
 	}
 }
@@ -248,10 +248,6 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	d.newest = s.counter
 	if went { // it answers too late to refuse the changes
 		return lease.Written{}, lease.ErrEpoch
-	}
-	if len(changes) == 1 && changes[0].Read != nil && w.Results[0].Outcome == backend.Granted {
-		v := d.read(changes[0].Read)
-		w.Results[0].View = &v
 	}
 	for n, it := range verify {
 		if s.item(it.Key).Version != it.Version {
