@@ -134,9 +134,11 @@ func (c quietConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write says nothing of an error, which the next Read returns.
+// Write says nothing of an error: the next Read does, which would wait for ever if what was not sent is SUBSCRIBE.
 func (c quietConn) Write(b []byte) (int, error) {
-	c.Conn.Write(b)
+	if _, err := c.Conn.Write(b); err != nil {
+		c.Close()
+	}
 	return len(b), nil
 }
 
