@@ -146,3 +146,28 @@ func TestALeaderIsToldWithItsSession(t *testing.T) {
 		observes(d, 0, "the session of a candidate, which was told before it led, is not read")
 	})
 }
+
+// b is only told of c's grant, which the store loses then.
+func TestAnOlderTermIsWatchedByWhoWasToldOfMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		heard := &hearing{requests: &requests{Driver: w.store.Driver()}}
+		b.b = lease.New(heard)
+		a.releases(a.leads("jobs"))
+		seen, was := b.sees("jobs"), w.store.Snapshot()
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		go b.b.Listen(ctx, []backend.Lease{seen})
+		synctest.Wait()
+
+		l := c.leads("jobs")
+		v, err := w.store.Driver().Read(w.Context(), []lease.Key{recordOf("jobs"), c.session()})
+		heard.on(v.Items, v.Position)
+		heard.reads = 0
+		got, observeErr := b.b.Observe(w.Context(), []backend.Lease{seen})
+		told := err == nil && observeErr == nil && heard.reads == 0 && got[0].Term == l.Term
+		w.want(told, "%v, %v, %v: it was not told of the grant, so this test shows nothing", got, err, observeErr)
+		w.store.Restore(was, "1")
+		b.waits("jobs", greatestTTL, "the store has lost a grant, which somebody may still trust")
+	})
+}
