@@ -23,7 +23,7 @@ type lock struct {
 	session *ensemble.Session // only calls keep it alive, so that locks go if a manager is stuck
 	life    *lifetime
 
-	fired atomic.Uint64 // how often watches had fired before the last Read
+	heard atomic.Uint64 // how often watches had fired when Listen returned last
 
 	mu     sync.Mutex
 	claims map[string]*claim // by election
@@ -51,8 +51,6 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 	if err := k.life.sync(ctx); err != nil {
 		return nil, k.fail("read", err)
 	}
-	fired, _ := k.session.Fired()
-	k.fired.Store(fired)
 	states, errs := make([]beside.State, len(elections)), make([]error, len(elections))
 	ensemble.InParallel(len(elections), func(i int) {
 		v, err := k.view(ctx, elections[i])
@@ -68,12 +66,12 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 	return states, backend.Join(errs...)
 }
 
-// Listen implements [beside.Lock], by the watches that readings have left.
+// Listen implements [beside.Lock], by the watches that readings have left. It returns for each that has fired since it
+// returned last: which election has been read since then, it does not know.
 func (k *lock) Listen(ctx context.Context, _ []string) error {
-	read := k.fired.Load()
 	for {
 		fired, next := k.session.Fired()
-		if fired != read {
+		if k.heard.Swap(fired) != fired {
 			return nil
 		}
 		select {

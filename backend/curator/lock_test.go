@@ -1,6 +1,7 @@
 package curator
 
 import (
+	"context"
 	"errors"
 	"path"
 	"slices"
@@ -148,4 +149,22 @@ func newClient(t testing.TB, id string, o Options) *client {
 	}
 	t.Cleanup(func() { b.Close() })
 	return &client{b, drivertest.NewCandidate(t, b, id, ttl)}
+}
+
+// Another call reads another election after the change, as a bid does while a follower begins to listen.
+func TestAListenerHearsWhatAnotherReadingPassedBy(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	k, other, ctx := openLock(t, o), openLock(t, o), t.Context()
+	_, err := k.Read(ctx, []string{"jobs"})
+	testbed.NoError(t, err)
+	testbed.NoError(t, other.Wait(ctx, []beside.Owned{{Election: "jobs", ID: "other"}}))
+	_, err = k.Read(ctx, []string{"billing"})
+	testbed.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it need not wait
+	defer cancel()
+	if err := k.Listen(ctx, []string{"jobs"}); err != nil {
+		t.Errorf("%v: rule violated: Listen returns when a lock may have changed since it was read", err)
+	}
 }
