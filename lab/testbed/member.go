@@ -69,7 +69,15 @@ func StartMember(t testing.TB, id string, cmd *exec.Cmd) *Member {
 		cmd.Wait()
 		close(j.ended)
 	}()
-	t.Cleanup(j.kill)
+	t.Cleanup(func() { // a guard would write into what the test removes next
+		guards := Children(j.Pid(), "electionguard\x00")
+		j.kill()
+		for _, pid := range guards {
+			if guard, err := os.FindProcess(pid); err == nil {
+				guard.Kill()
+			}
+		}
+	})
 	return j
 }
 
