@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -42,14 +41,9 @@ func eachFile(t *testing.T, visit func(path, text string)) {
 }
 
 // A package comment is a page: what it is, an example, options, limits. Only that of a protocol carries its argument,
-// under headings.
-func TestPackageCommentsAreAPage(t *testing.T) { eachDeclaration(t, packageComments) }
-
-// A function fits on a screen.
-func TestFunctionsFitOnAScreen(t *testing.T) { eachDeclaration(t, functionLengths) }
-
-func eachDeclaration(t *testing.T, check func(set *token.FileSet, file *ast.File) []string) {
-	t.Helper()
+// under headings. A function fits on a screen.
+func TestCommentsFitOnAPageAndFunctionsOnAScreen(t *testing.T) {
+	const mostFunction = 70
 	files := 0
 	eachFile(t, func(path, text string) {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -62,40 +56,22 @@ func eachDeclaration(t *testing.T, check func(set *token.FileSet, file *ast.File
 			return
 		}
 		files++
-		for _, problem := range check(set, file) {
-			t.Error(problem)
+		lines := func(n ast.Node) int { return set.Position(n.End()).Line - set.Position(n.Pos()).Line + 1 }
+
+		most := 60
+		if file.Name.Name == "lease" {
+			most = 130
+		}
+		if file.Doc != nil && lines(file.Doc) > most {
+			t.Errorf("%s: the package comment has %d lines, at most %d are allowed", path, lines(file.Doc), most)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && lines(f) > mostFunction {
+				t.Errorf("%s: %s has %d lines, at most %d are allowed", path, f.Name.Name, lines(f), mostFunction)
+			}
 		}
 	})
 	if files < 100 {
 		t.Errorf("only %d files were checked", files)
 	}
-}
-
-func packageComments(set *token.FileSet, file *ast.File) (problems []string) {
-	most := 60
-	if file.Name.Name == "lease" {
-		most = 130
-	}
-	if doc := file.Doc; doc != nil {
-		from, to := set.Position(doc.Pos()), set.Position(doc.End())
-		if lines := to.Line - from.Line + 1; lines > most {
-			problems = append(problems, fmt.Sprintf("%s: the package comment has %d lines, at most %d are allowed", from.Filename, lines, most))
-		}
-	}
-	return problems
-}
-
-func functionLengths(set *token.FileSet, file *ast.File) (problems []string) {
-	const most = 70
-	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok {
-			continue
-		}
-		from, to := set.Position(f.Pos()), set.Position(f.End())
-		if lines := to.Line - from.Line + 1; lines > most {
-			problems = append(problems, fmt.Sprintf("%s: %s has %d lines, at most %d are allowed", from, f.Name.Name, lines, most))
-		}
-	}
-	return problems
 }

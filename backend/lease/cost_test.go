@@ -138,6 +138,22 @@ func TestElectionsOfThePastAreForgotten(t *testing.T) {
 	})
 }
 
+// requests counts the requests of a process.
+type requests struct {
+	lease.Driver
+	reads, writes int
+}
+
+func (d *requests) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
+	d.reads++
+	return d.Driver.Read(ctx, keys)
+}
+
+func (d *requests) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+	d.writes++
+	return d.Driver.Write(ctx, epoch, wentBack, changes, verify)
+}
+
 // A follower listens. The renewals that it is told of are not read, and a handover takes one write of each.
 func TestWhatAListenerIsToldIsNotRead(t *testing.T) {
 	inWorld(t, func(w *world) {
