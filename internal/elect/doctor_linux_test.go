@@ -63,7 +63,7 @@ func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 	t.Parallel()
 	for store, wants := range map[string][]string{
 		"etcd":      {"leads the cluster"},
-		"consul":    {"servers", "Consul 1."},
+		"consul":    {"servers", "nobody can lead while it is down"},
 		"zookeeper": {"mode standalone", "rights"},
 		"curator":   {"mode standalone", "rights"},
 	} {
