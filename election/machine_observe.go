@@ -68,6 +68,9 @@ func (m *machine) observeChanged(now time.Duration, e *elec, l *backend.Lease) {
 		m.reportNotice(e, ReasonWentBack, nil)
 	}
 
+	if !first { // a store that knows no age believes the clock of the holder's host
+		l.Age = min(l.Age, now-e.confirmedAt)
+	}
 	elected := !l.Vacant() && !sameTerm
 	if elected && !first && m.isCandidate(e) {
 		e.passedOver++

@@ -52,6 +52,20 @@ func TestEveryChangeRestartsTheObservation(t *testing.T) {
 	}
 }
 
+// A store that knows no age says when the lease was written by the clock of the holder's host, which may be hours behind.
+func TestAWrongClockOfTheHolderMakesNoReadings(t *testing.T) {
+	held := theirs(7, "1")
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, held)
+	m.handleNotification(2 * time.Second)
+	m.step(2*time.Second, tick{})
+	held.Version, held.Age = "2", time.Hour
+	observes(t, m, 2*time.Second, held)
+	if e.readAt < time.Second+held.Renew {
+		t.Errorf("reads at %v; want no reading before %v, when the next renewal may come", e.readAt, time.Second+held.Renew)
+	}
+}
+
 // The store learns that the holder has crashed: the holder changes, the Version does not.
 func TestAChangedHolderKeepsTheObservation(t *testing.T) {
 	held := theirs(7, "1")
