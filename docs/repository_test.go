@@ -66,26 +66,6 @@ func TestTheWorkflowRunsTheTargetsOfCI(t *testing.T) {
 	}
 }
 
-// Issue templates are forms that ask for the output of elect doctor.
-func TestIssueTemplatesAskForElectDoctor(t *testing.T) {
-	for _, name := range []string{"bug", "idea"} {
-		var form struct {
-			Name, Description string
-			Body              []struct{ Attributes struct{ Label string } }
-		}
-		if err := yaml.Unmarshal([]byte(text(t, ".github/ISSUE_TEMPLATE/"+name+".yml")), &form); err != nil {
-			t.Fatal(err)
-		}
-		asks := false
-		for _, part := range form.Body {
-			asks = asks || strings.Contains(part.Attributes.Label, "elect doctor")
-		}
-		if !asks || form.Name == "" || form.Description == "" {
-			t.Errorf("%s.yml does not ask for elect doctor, or has no name: %+v", name, form)
-		}
-	}
-}
-
 // The examples that people copy have at most 60 lines in a file, besides comments and blank lines.
 func TestExamplesToCopyFitOnAPage(t *testing.T) {
 	for _, name := range []string{"quickstart/main.go", "worker/main.go", "shards/main.go", "shards/table.go"} {
