@@ -76,11 +76,7 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 	if p.changed.L == nil {
 		p.changed.L = &p.mu
 	}
-	defer context.AfterFunc(ctx, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.changed.Broadcast()
-	})()
+	defer context.AfterFunc(ctx, p.wake)()
 	for failures := p.failures; ; p.changed.Wait() {
 		switch last := len(p.idle) - 1; {
 		case p.closed:
@@ -111,7 +107,14 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 
 // mayBegin reports whether the server may be asked for a connection: for another one if the first takes long.
 func (p *Pool[C]) mayBegin() bool {
-	return p.opening == 0 || p.opening < openAtOnce && time.Since(p.begun) > openSoon
+	return p.opening == 0 || p.opening < openAtOnce && time.Since(p.begun) >= openSoon
+}
+
+// wake has all calls that wait look again.
+func (p *Pool[C]) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed.Broadcast()
 }
 
 // begin begins to open a connection, or the successor of all. The caller holds p.mu.
@@ -119,6 +122,7 @@ func (p *Pool[C]) begin(successor bool) {
 	p.opening++
 	if !successor {
 		p.begun = time.Now()
+		time.AfterFunc(openSoon, p.wake)
 	}
 	generation := p.generation
 	go func() {
