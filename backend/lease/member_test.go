@@ -43,8 +43,11 @@ func TestAFollowerWritesOnceATTL(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")
 		l := a.leads("jobs")
-		oldest, writes := b.follows(a, l), len(b.wire.history)
-		w.want(writes <= 11, "ten announcements have taken %d writes", writes)
+		sent := &requests{Driver: b.wire}
+		b.b = lease.New(sent)
+		oldest := b.follows(a, l)
+		w.want(sent.writes <= 11, "ten announcements have taken %d writes", sent.writes)
+		w.want(sent.reads <= 34, "30 readings have taken %d requests", sent.reads)
 		w.want(oldest <= ttl, "the member looked as if it had been silent for %v", oldest)
 	})
 }
