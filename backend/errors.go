@@ -16,8 +16,8 @@ var (
 	// The outcome is unknown. Try again.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrPoolBusy: the program has handed in its own pool, which has no connection left, so the store was not asked. It
-	// wraps ErrUnavailable.
+	// ErrPoolBusy: the program has handed in its own pool, which has no connection left, so the store was not
+	// asked. It wraps ErrUnavailable.
 	ErrPoolBusy = fmt.Errorf("%w: the program's own pool has no free connection", ErrUnavailable)
 
 	// ErrDenied: credentials, rights, a missing table, a table of another shape, two servers
@@ -52,8 +52,8 @@ func Class(err error) error {
 	return ErrUnavailable
 }
 
-// Join is errors.Join for the items of one call, of which there may be thousands: the text is one line, with the
-// first errors and the number of the others.
+// Join is errors.Join for the items of one call, of which there may be thousands: the text is one line, with
+// the first errors and the number of the others.
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	if len(errs) == 0 {

@@ -62,10 +62,10 @@ func (d Diagnostic) String() string {
 
 // An Inspector is a Backend that can describe its servers. The command elect doctor asks it.
 type Inspector interface {
-	// Inspect asks the servers for their versions, settings and health, and explains what
-	// matters for leases with this TTL that are renewed so often. It changes no lease, record or request. Where
-	// the account lacks a right that only Inspect needs, a Diagnostic names the right. An
-	// error means that the store could not be read at all; it is classed like any other.
+	// Inspect asks the servers for their versions, settings and health, and explains what matters for leases
+	// with this TTL that are renewed so often. It changes no lease, record or request. Where the account
+	// lacks a right that only Inspect needs, a Diagnostic names the right. An error means that the store
+	// could not be read at all; it is classed like any other.
 	Inspect(ctx context.Context, ttl, renew time.Duration) ([]Diagnostic, error)
 }
 
@@ -79,8 +79,8 @@ type Adopter interface {
 	Adopt(nonce Nonce, held []Held) error
 }
 
-// CanAdopt returns nil if b can act for another process, and otherwise an error that says so. A Backend that is
-// made of others has a method CanAdopt, which answers for those of them that are used.
+// CanAdopt returns nil if b can act for another process, and otherwise an error that says so. A Backend that
+// is made of others has a method CanAdopt, which answers for those of them that are used.
 func CanAdopt(b Backend) error {
 	if made, ok := b.(interface{ CanAdopt() error }); ok {
 		return made.CanAdopt()

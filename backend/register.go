@@ -20,13 +20,14 @@ var registry struct {
 	openers map[string]func(decode func(into any) error) (Backend, error)
 }
 
-// Register makes a backend available by name, for programs that choose at run time. Backends call it from init. It panics if
-// the name is taken.
+// Register makes a backend available by name, for programs that choose at run time. Backends call it from
+// init. It panics if the name is taken.
 //
-// section has the defaults of a struct of the backend's own. A copy of it is filled from the section of a configuration,
-// strictly: an unknown key or a wrong type is an error that names the key. Then open gets it. The fields are strings, bool,
-// integers, time.Duration, []string, map[string]string or Named. A key is the yaml tag of the field, or else its name in lower
-// case with underscores, such as max_ttl. The store need not be reachable.
+// section has the defaults of a struct of the backend's own. A copy of it is filled from the section of a
+// configuration, strictly: an unknown key or a wrong type is an error that names the key. Then open gets it.
+// The fields are strings, bool, integers, time.Duration, []string, map[string]string or Named. A key is the
+// yaml tag of the field, or else its name in lower case with underscores, such as max_ttl. The store need not
+// be reachable.
 func Register[Section any, B Backend](name string, section Section, open func(Section) (B, error)) {
 	registry.Lock()
 	defer registry.Unlock()

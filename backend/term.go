@@ -21,8 +21,8 @@ const MaxTerm = math.MaxInt64 >> 1
 //   - It exceeds minTerm, so that they grow across stores.
 //   - It is not less than the microseconds since 1970, so that they grow when the record was deleted or the
 //     store rebuilt.
-//   - If jump is set, it exceeds every term that was granted before now, known or not, unless clocks were wrong
-//     by more than a day, or a jump was granted by a clock that was ahead and is not known
+//   - If jump is set, it exceeds every term that was granted before now, known or not, unless clocks were
+//     wrong by more than a day, or a jump was granted by a clock that was ahead and is not known
 //     (docs/design/election.md, "Terms").
 //
 // now may come from any wall clock. NextTerm is part of the contract: all native layouts use it, so
@@ -43,10 +43,10 @@ func NextTerm(last uint64, jump bool, minTerm uint64, now time.Time) (uint64, er
 	return max(term, minTerm+1), nil
 }
 
-// GrownTerm returns what to pass to [NextTerm] as the last term of an election; written is when the store
-// got it. A store that has lost the grants after it, and does not know that, must not grant their terms
-// again. Usually the clock sees to that, since terms come from it. A term that is ahead of the clock, as after
-// a jump, grows by one in 16 µs. The clock runs 16 times as fast and overtakes it 16/15 of a day after the
+// GrownTerm returns what to pass to [NextTerm] as the last term of an election; written is when the store got
+// it. A store that has lost the grants after it, and does not know that, must not grant their terms again.
+// Usually the clock sees to that, since terms come from it. A term that is ahead of the clock, as after a
+// jump, grows by one in 16 µs. The clock runs 16 times as fast and overtakes it 16/15 of a day after the
 // jump; from then on terms come from the clock again.
 func GrownTerm(last uint64, written, now time.Time) uint64 {
 	grown := min(max(now.Sub(written)/(16*time.Microsecond), 1), TermJump/15)

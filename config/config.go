@@ -67,10 +67,10 @@ func Open(ctx context.Context, file string) (*election.Manager, error) {
 	return c.Open(ctx)
 }
 
-// Load reads a file and the environment, which overrides the file. It checks
-// syntax, keys, types and the backend's name. It also checks the sections of other stores that this program imports. It
-// does not read files that hold secrets. The error is of class backend.ErrInvalid,
-// or the operating system's if the file cannot be read.
+// Load reads a file and the environment, which overrides the file. It checks syntax, keys, types and the
+// backend's name. It also checks the sections of other stores that this program imports. It does not read
+// files that hold secrets. The error is of class backend.ErrInvalid, or the operating system's if the file
+// cannot be read.
 func Load(file string, o Options) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, o)
@@ -197,7 +197,8 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	return m, nil
 }
 
-// wantsGuard reports whether this process is to have a guard. The error says why the store does not allow one.
+// wantsGuard reports whether this process is to have a guard. The error says why the store does not allow
+// one.
 func (c *Config) wantsGuard(b backend.Backend) (bool, error) {
 	if !c.Guard || c.Election.Observer || b.Guarantees().Expiry == backend.ByKernel { // the kernel needs no guard
 		return false, nil

@@ -256,8 +256,8 @@ type field struct {
 	value  reflect.Value
 	inFile bool // the key with _file added may name a file with the value
 
-	// fileName is the field of the struct for the name of that file, so that the store can read it again: NameFile,
-	// which has no key. It is invalid if there is none.
+	// fileName is the field of the struct for the name of that file, so that the store can read it again:
+	// NameFile, which has no key. It is invalid if there is none.
 	fileName reflect.Value
 }
 

@@ -44,8 +44,9 @@ func liveCrash(t *Trial) {
 	}
 }
 
-// liveResign lets leaders resign just after a renewal was read, and compares how long it takes until all others know the
-// next one with how long the next reading takes to come. It must be fast in two of five rounds, since a machine may be busy.
+// liveResign lets leaders resign just after a renewal was read, and compares how long it takes until all
+// others know the next one with how long the next reading takes to come. It must be fast in two of five
+// rounds, since a machine may be busy.
 func liveResign(t *Trial) {
 	leader, others := t.startWithLeader(3, "jobs", nil)
 	all := append(others, leader)

@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A checker records the history of a case's managers: which of them lead, and the calls that succeeded. It samples the
-// managers at every event and many times in a TTL. At the end [Check] checks the history.
+// A checker records the history of a case's managers: which of them lead, and the calls that succeeded. It
+// samples the managers at every event and many times in a TTL. At the end [Check] checks the history.
 type checker struct {
 	t        *Trial
 	interval atomic.Int64 // between two samples

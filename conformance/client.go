@@ -71,7 +71,8 @@ func (c *client) shows(what string, answered backend.Lease) {
 	require(equal("lease that others read after "+what, asRead(now), asRead(answered)))
 }
 
-// asRead is a lease without what depends on who reads it and when. A migration keeps its own MovedFrom from those who only read.
+// asRead is a lease without what depends on who reads it and when. A migration keeps its own MovedFrom from
+// those who only read.
 func asRead(l backend.Lease) backend.Lease {
 	l.Age, l.ObserveFor, l.MovedFrom = 0, 0, ""
 	return l
@@ -99,7 +100,8 @@ func (c *client) bid(expected backend.Lease) backend.Bid {
 	return backend.Bid{Election: expected.Election, Candidate: c.candidate, TTL: c.t.TTL, Renew: c.t.TTL / 3, Expected: expected}
 }
 
-// bidsFor reads leases, waits until they are free if nobody holds them, and returns a bid for each, in the order of the names.
+// bidsFor reads leases, waits until they are free if nobody holds them, and returns a bid for each, in the
+// order of the names.
 func (c *client) bidsFor(names ...string) (bids []backend.Bid) {
 	expected := c.observe(zeroLeases(names...)...)
 	require(equal("leases in the answer to a first Observe", len(expected), len(names)))

@@ -10,8 +10,8 @@
 //     decrease, and times without a leader above the documented bounds.
 //   - Storms are many faults at random.
 //
-// What is about the manager alone (events, functions, campaigns, operators, outages, the cost of calls) needs no
-// store: this package's own tests run it once, over memory.
+// What is about the manager alone (events, functions, campaigns, operators, outages, the cost of calls) needs
+// no store: this package's own tests run it once, over memory.
 //
 // # Testing a backend
 //

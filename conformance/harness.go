@@ -28,8 +28,8 @@ type Harness struct {
 	// store. Default: 0 in virtual time, 1 s in real time.
 	Late time.Duration
 
-	// KnowsMembers says that the store itself knows which members are there. Only then may the Age of one be 0
-	// however long ago it announced itself. Default: false.
+	// KnowsMembers says that the store itself knows which members are there. Only then may the Age of one be
+	// 0 however long ago it announced itself. Default: false.
 	KnowsMembers bool
 
 	// Short shortens the long cases: a day becomes an hour, a thousand rounds become a

@@ -111,9 +111,9 @@ func byStep(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(slices.Index(steps, a.Kind), slices.Index(steps, b.Kind)))
 }
 
-// checkTerms checks that some order of the calls explains their answers: when a call was sent, none had succeeded that
-// can only come after it. A late release changes nothing, so it may always succeed. Calls without an answer are left
-// out: wherever they belong, they allow nothing that is wrong without them.
+// checkTerms checks that some order of the calls explains their answers: when a call was sent, none had
+// succeeded that can only come after it. A late release changes nothing, so it may always succeed. Calls
+// without an answer are left out: wherever they belong, they allow nothing that is wrong without them.
 func checkTerms(list History) error {
 	ended := slices.Clone(list)
 	slices.SortStableFunc(list, byFrom)

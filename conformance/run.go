@@ -48,9 +48,9 @@ func Cases() []Case {
 	)
 }
 
-// plan returns the selected cases that apply to a store, of which b is a client, and the titles of those that do
-// not, with the reasons. It skips a case only if b does not claim what it tests, or if the harness lacks the fault
-// that it needs.
+// plan returns the selected cases that apply to a store, of which b is a client, and the titles of those that
+// do not, with the reasons. It skips a case only if b does not claim what it tests, or if the harness lacks
+// the fault that it needs.
 func plan(all []Case, h Harness, s Store, b backend.Backend) (run []Case, skipped []string) {
 	f := facts{b.Guarantees(), s, b}
 	for _, c := range all {

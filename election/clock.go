@@ -49,11 +49,11 @@ func (c *clock) now() time.Duration {
 	return mono + time.Duration(c.suspended.Load())
 }
 
-// latest is now, plus all forward jumps of the wall clock so far, each of which may have been a suspension. Only a
-// holder uses it, to compare it with a published deadline. The machine takes a jump off the deadlines that it
-// has when it hears of the jump ([clockJumped]). What is published is such a deadline plus Manager.ahead, the
-// jumps that were taken off: so old jumps do not shorten a new lease, and a jump of which the machine has not heard
-// counts at once.
+// latest is now, plus all forward jumps of the wall clock so far, each of which may have been a suspension.
+// Only a holder uses it, to compare it with a published deadline. The machine takes a jump off the deadlines
+// that it has when it hears of the jump ([clockJumped]). What is published is such a deadline plus
+// Manager.ahead, the jumps that were taken off: so old jumps do not shorten a new lease, and a jump of which
+// the machine has not heard counts at once.
 func (c *clock) latest() time.Duration { return c.now() + time.Duration(c.ahead.Load()) }
 
 // check measures how long the machine has been suspended so far.

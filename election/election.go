@@ -350,7 +350,8 @@ func (e *Election) publish(s *state) {
 	}
 }
 
-// noticed logs a notice. If it says that this process cannot be elected, whoever waits for that gets the error.
+// noticed logs a notice. If it says that this process cannot be elected, whoever waits for that gets the
+// error.
 func (e *Election) noticed(reason Reason, err error) {
 	m := e.manager.machine
 	logged := reason == ReasonDenied || reason == ReasonWentBack && m.doubtful(&e.elec) // by logOutage, logDoubt

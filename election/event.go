@@ -148,7 +148,8 @@ const (
 	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidate; campaigning has ended
 )
 
-// newsAfter reports whether a vacancy for this reason is told though watchers know of the vacancy, for the reason before.
+// newsAfter reports whether a vacancy for this reason is told though watchers know of the vacancy, for the
+// reason before.
 func (r Reason) newsAfter(before Reason) bool {
 	return r != before && (r == ReasonMoved || r == ReasonForgotten)
 }

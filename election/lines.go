@@ -102,7 +102,8 @@ func (m *Manager) logBid(a action) {
 	m.say(a.e.name, l)
 }
 
-// logOutage says that calls to the store fail or are denied. What this process leads it leads on, until the last deadline.
+// logOutage says that calls to the store fail or are denied. What this process leads it leads on, until the
+// last deadline.
 func (m *Manager) logOutage(a action) {
 	attrs := []any{"backend", m.name, "since", m.wall(a.since), "error", a.err}
 	leads, deadline := 0, time.Duration(0)

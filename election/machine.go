@@ -72,8 +72,8 @@ type machine struct {
 	actions    []action       // of the present step
 }
 
-// elec is the machine's state of one election. A process may have many thousands: counters have 32 bits, and what is small
-// lies together.
+// elec is the machine's state of one election. A process may have many thousands: counters have 32 bits, and
+// what is small lies together.
 type elec struct {
 	name  string
 	shell *Election // for the manager; the machine does not use it

@@ -38,8 +38,8 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 	}
 }
 
-// bidRefused observes the lease that kept the bid out. While it is as the bid expected it, the same bid would be refused
-// again, so the next one waits.
+// bidRefused observes the lease that kept the bid out. While it is as the bid expected it, the same bid would
+// be refused again, so the next one waits.
 func (m *machine) bidRefused(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
 	if a.Err != nil {
 		e.futile = false
@@ -65,8 +65,8 @@ func (m *machine) retryLater(now time.Duration, e *elec, err error) {
 	}
 }
 
-// deniedFromTheStart returns the error of a store that has answered no call, and denied the last one: credentials, rights
-// or the schema were wrong when this process began. It returns nil for any other.
+// deniedFromTheStart returns the error of a store that has answered no call, and denied the last one:
+// credentials, rights or the schema were wrong when this process began. It returns nil for any other.
 func (m *machine) deniedFromTheStart() error {
 	if m.reached || backend.Class(m.lastContactErr) != backend.ErrDenied {
 		return nil
@@ -74,8 +74,8 @@ func (m *machine) deniedFromTheStart() error {
 	return m.lastContactErr
 }
 
-// reportDenied tells watchers if err is a denial of a call for e, so that an operator must act. It tells them once, until
-// a call of the same kind has an outcome.
+// reportDenied tells watchers if err is a denial of a call for e, so that an operator must act. It tells them
+// once, until a call of the same kind has an outcome.
 func (m *machine) reportDenied(e *elec, k callKind, err error) {
 	if e.denied || backend.Class(err) != backend.ErrDenied {
 		return

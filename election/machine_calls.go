@@ -68,8 +68,8 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 	return false
 }
 
-// mayRelease reports whether e may be released now. Since the release was queued, this process may have won and lost
-// another leadership.
+// mayRelease reports whether e may be released now. Since the release was queued, this process may have won
+// and lost another leadership.
 func (m *machine) mayRelease(now time.Duration, e *elec) bool {
 	switch e.phase {
 	case phasePending, phaseReleasing:
@@ -121,8 +121,8 @@ func (m *machine) startCall(now time.Duration, k callKind) {
 	case callAnnounce:
 		c.names, m.announced = m.announcement(), now
 	case callListen:
-		// Listen is restarted at intervals, in case it hangs. Where leases are also polled, that costs only a slower
-		// handover.
+		// Listen is restarted at intervals, in case it hangs. Where leases are also polled, that costs only a
+		// slower handover.
 		c.timeout, c.restartAt = 0, now+2*m.TTL
 		if m.store.Poll {
 			c.restartAt = now + 6*m.TTL

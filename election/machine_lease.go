@@ -56,7 +56,8 @@ func (m *machine) follow(now time.Duration, e *elec) time.Duration {
 	return m.bidIfDue(now, e)
 }
 
-// awaitBid bids again if it is time to. If this process may no longer bid, it withdraws what may still be granted.
+// awaitBid bids again if it is time to. If this process may no longer bid, it withdraws what may still be
+// granted.
 func (m *machine) awaitBid(now time.Duration, e *elec) time.Duration {
 	mayBid := m.isCandidate(e) && now >= m.holdBackUntil(e)
 	if !mayBid {
@@ -81,7 +82,8 @@ func (m *machine) bidIfDue(now time.Duration, e *elec) time.Duration {
 	return bidAt
 }
 
-// awaitFunction waits for the function of a leadership that is over, and renews the lease meanwhile if it was not lost.
+// awaitFunction waits for the function of a leadership that is over, and renews the lease meanwhile if it was
+// not lost.
 func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
 	if now >= e.stuckAt {
 		m.on(e, overdue)
@@ -95,8 +97,8 @@ func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
 	return e.stuckAt
 }
 
-// awaitExpiry releases the lease of a stuck function when it has expired: a session that other leases keep alive would
-// keep it forever.
+// awaitExpiry releases the lease of a stuck function when it has expired: a session that other leases keep
+// alive would keep it forever.
 func (m *machine) awaitExpiry(now time.Duration, e *elec) time.Duration {
 	if now < e.expiresAt {
 		return e.expiresAt
@@ -146,8 +148,8 @@ func (m *machine) retryRelease(now time.Duration, e *elec) {
 	}
 }
 
-// mayBeOurs reports whether this process leads, or led and the deadline has not passed. Then readings of the lease are not
-// used.
+// mayBeOurs reports whether this process leads, or led and the deadline has not passed. Then readings of the
+// lease are not used.
 func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
@@ -183,11 +185,11 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	return max(e.retryBidAt, max(free, m.holdBackUntil(e))+m.deferral(e))
 }
 
-// drawTurn returns how long this process waits for other candidates once the lease is free, or would be. If one of
-// them bids first, the news of its grant comes before this process's turn, and it does not bid. How many candidates there
-// are is not known. So whoever was passed over once at most, such as the last leader but one, does not wait, and the others
-// wait the longer the more often they were: docs/design/election.md, "A fleet". Elections that change together have one
-// turn: the first of a hundred turns would come at once.
+// drawTurn returns how long this process waits for other candidates once the lease is free, or would be. If
+// one of them bids first, the news of its grant comes before this process's turn, and it does not bid. How
+// many candidates there are is not known. So whoever was passed over once at most, such as the last leader
+// but one, does not wait, and the others wait the longer the more often they were: docs/design/election.md,
+// "A fleet". Elections that change together have one turn: the first of a hundred turns would come at once.
 func (m *machine) drawTurn(e *elec) time.Duration {
 	if e.passedOver < 2 {
 		return 0

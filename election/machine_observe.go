@@ -60,7 +60,8 @@ func (m *machine) observeUnchanged(now time.Duration, e *elec) {
 	m.checkSameID(e, alive)
 }
 
-// observeChanged begins the observation anew: the lease is another one, was renewed, or must be observed for longer.
+// observeChanged begins the observation anew: the lease is another one, was renewed, or must be observed for
+// longer.
 func (m *machine) observeChanged(now time.Duration, e *elec, l *backend.Lease) {
 	first, sameTerm := !e.hasObserved, l.Term == e.observed.Term
 	m.relisten = m.relisten || first
@@ -97,7 +98,8 @@ func (m *machine) nominated(e *elec) bool {
 	return req.Kind == backend.Nominate && req.Term == e.observed.Term && req.ID == m.me.ID && m.isCandidate(e) && e.mode != modeTry
 }
 
-// setObserved stores an observation. It makes text from the store harmless, unless it is unchanged since the last one.
+// setObserved stores an observation. It makes text from the store harmless, unless it is unchanged since the
+// last one.
 func (m *machine) setObserved(e *elec, l *backend.Lease) {
 	seen := e.observed
 	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
@@ -145,8 +147,8 @@ func endReason(end backend.End) Reason {
 	return ReasonVacant
 }
 
-// checkSameID reports if the holder is another process with this candidate's id. It may be a predecessor that has ended,
-// unless it is alive.
+// checkSameID reports if the holder is another process with this candidate's id. It may be a predecessor that
+// has ended, unless it is alive.
 func (m *machine) checkSameID(e *elec, alive bool) {
 	other := e.observed.Holder
 	same := other.ID == m.me.ID && other.Nonce != m.me.Nonce
@@ -156,9 +158,9 @@ func (m *machine) checkSameID(e *elec, alive bool) {
 	e.sameIDReported = same && (e.sameIDReported || alive)
 }
 
-// nextRead sets when e is read next. A store that must be polled is read just after the holder's
-// next expected renewal: so a crash is noticed as early as possible, with one reading for each
-// renewal. A reading that came before the renewal, or found nobody, is repeated soon, then less and less often.
+// nextRead sets when e is read next. A store that must be polled is read just after the holder's next
+// expected renewal: so a crash is noticed as early as possible, with one reading for each renewal. A reading
+// that came before the renewal, or found nobody, is repeated soon, then less and less often.
 func (m *machine) nextRead(now time.Duration, e *elec) {
 	l := e.observed
 	every := max(min(l.Renew, m.TTL), m.shortWait())

@@ -7,11 +7,11 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// What the log says while the store is away, and while nobody can be elected because the store may have lost a
-// grant: once when it begins, and once when it is over.
+// What the log says while the store is away, and while nobody can be elected because the store may have lost
+// a grant: once when it begins, and once when it is over.
 
-// An outage is a time in which calls of some kind fail: a store whose disk is full, or that refuses writes, may still
-// be read.
+// An outage is a time in which calls of some kind fail: a store whose disk is full, or that refuses writes,
+// may still be read.
 type outage struct {
 	told    bool          // it was logged
 	denied  bool          // so was a denial
@@ -19,13 +19,15 @@ type outage struct {
 	failing [callKinds]streak
 }
 
-// A streak is of calls of one kind that have failed, the first of which was sent at since. The zero value is none.
+// A streak is of calls of one kind that have failed, the first of which was sent at since. The zero value is
+// none.
 type streak struct {
 	since, last time.Duration
 	denied      bool // perhaps for one election only
 }
 
-// noteOutage notes what a reply says of an outage. A call about several elections may be denied for some of them.
+// noteOutage notes what a reply says of an outage. A call about several elections may be denied for some of
+// them.
 func (m *machine) noteOutage(now time.Duration, r *reply) {
 	c, answered := r.call, r.answeredByStore()
 	denied := slices.IndexFunc(r.answers, func(a backend.Answer) bool {
@@ -44,8 +46,8 @@ func (m *machine) noteOutage(now time.Duration, r *reply) {
 	}
 }
 
-// noteFailure notes a call that has failed. One that is repeated with success is not worth a line, a denial is. What the
-// store never accepts is reported to those who have asked for it.
+// noteFailure notes a call that has failed. One that is repeated with success is not worth a line, a denial
+// is. What the store never accepts is reported to those who have asked for it.
 func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 	f, o := &m.outage.failing[c.kind], &m.outage
 	if !m.fails(now, c.kind) {
@@ -69,16 +71,16 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 	m.emit(a)
 }
 
-// fails reports whether calls of kind k fail. Those that were not repeated for two TTLs are no longer needed, or no longer
-// denied.
+// fails reports whether calls of kind k fail. Those that were not repeated for two TTLs are no longer needed,
+// or no longer denied.
 func (m *machine) fails(now time.Duration, k callKind) bool {
 	f := m.outage.failing[k]
 	return f != streak{} && now-f.last < 2*m.TTL && (f.denied || m.needs(now, k))
 }
 
-// needs reports whether this process has a use for calls of kind k. Who leads all elections needs no readings. Bids and
-// renewals are needed until each election has a leader: the failed bid of who reads then that another leads is never
-// repeated.
+// needs reports whether this process has a use for calls of kind k. Who leads all elections needs no
+// readings. Bids and renewals are needed until each election has a leader: the failed bid of who reads then
+// that another leads is never repeated.
 func (m *machine) needs(now time.Duration, k callKind) bool {
 	if k != callObserve && k != callAcquire && k != callRenew {
 		return true
@@ -97,9 +99,9 @@ func (m *machine) isHeld(now time.Duration, e *elec) bool {
 	return e.hasObserved && !l.Vacant() && (l.ObserveFor < 0 || now < e.unchangedSince+l.ObserveFor)
 }
 
-// noteAnswer notes a call that was answered. An outage ends when no kind of call fails. Where leases can be granted or
-// renewed, nobody is kept from leading by other writes that fail. An answer about one election does not say that
-// another is no longer denied.
+// noteAnswer notes a call that was answered. An outage ends when no kind of call fails. Where leases can be
+// granted or renewed, nobody is kept from leading by other writes that fail. An answer about one election
+// does not say that another is no longer denied.
 func (m *machine) noteAnswer(now time.Duration, k callKind) {
 	still := false
 	for other := range callKinds {
@@ -119,18 +121,19 @@ func (m *machine) noteAnswer(now time.Duration, k callKind) {
 	m.outage.told, m.outage.denied = false, false
 }
 
-// A doubt is a time in which elections cannot be won, because the store may have lost a grant. The zero value is none.
+// A doubt is a time in which elections cannot be won, because the store may have lost a grant. The zero value
+// is none.
 type doubt struct {
 	since, until time.Duration // since the first reading that showed one, until all can be won
 	told         bool
 }
 
-// untoldDoubt is for how much longer than usual a lease may have to be watched without a line. Some stores count
-// in whole seconds, and beside other programs each vacancy is watched for a moment.
+// untoldDoubt is for how much longer than usual a lease may have to be watched without a line. Some stores
+// count in whole seconds, and beside other programs each vacancy is watched for a moment.
 const untoldDoubt = 2 * time.Second
 
-// doubtful reports whether the observed lease must be watched although nobody holds it, or for longer than its
-// TTL: a later grant may be missing from the store. Other kinds of stores have other reasons to wait.
+// doubtful reports whether the observed lease must be watched although nobody holds it, or for longer than
+// its TTL: a later grant may be missing from the store. Other kinds of stores have other reasons to wait.
 func (m *machine) doubtful(e *elec) bool {
 	usual := untoldDoubt
 	if !e.observed.Vacant() {
@@ -139,8 +142,9 @@ func (m *machine) doubtful(e *elec) bool {
 	return m.store.Expiry == backend.ByChallengers && e.observed.ObserveFor > usual
 }
 
-// noteDoubt notes that e cannot be won for a while. It takes two readings: one alone may have been overtaken by a
-// later one of this process, and is then taken for an older copy. The line waits until all elections have been read.
+// noteDoubt notes that e cannot be won for a while. It takes two readings: one alone may have been overtaken
+// by a later one of this process, and is then taken for an older copy. The line waits until all elections
+// have been read.
 func (m *machine) noteDoubt(now time.Duration, e *elec) {
 	d, until := &m.doubt, e.unchangedSince+e.observed.ObserveFor
 	if !m.doubtful(e) || now == e.unchangedSince || now >= until {

@@ -41,8 +41,8 @@ const (
 	released                   // the store has confirmed that it has nothing of this process
 )
 
-// transitions has the next phase for each phase and trigger. A trigger that is not listed cannot come. The answer to a
-// renewal may come after the leadership was lost, so lost and deposed may come twice.
+// transitions has the next phase for each phase and trigger. A trigger that is not listed cannot come. The
+// answer to a renewal may come after the leadership was lost, so lost and deposed may come twice.
 var transitions = map[phase]map[trigger]phase{
 	phaseFollowing: bidding,
 	phasePending:   bidding,

@@ -228,7 +228,8 @@ func (m *Manager) do(a action) {
 	}
 }
 
-// expired tells whoever waits for the release of e's lease that it has expired first: Close, if nobody else was told.
+// expired tells whoever waits for the release of e's lease that it has expired first: Close, if nobody else
+// was told.
 func (m *Manager) expired(e *Election, obstacle error) {
 	err := notReleased(obstacle, e.elec.name)
 	told := e.resolve(untilReleased, err) + e.resolve(untilLeft, err)

@@ -99,8 +99,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A Guard knows what this process holds, and outlives it: *electionguard.Guard. The manager tells it of bids before
-// they are sent and of their answers before it acts on them.
+// A Guard knows what this process holds, and outlives it: *electionguard.Guard. The manager tells it of bids
+// before they are sent and of their answers before it acts on them.
 type Guard interface {
 	Bidding(bids []backend.Bid)
 	Answered(bids []backend.Bid, answers []backend.Answer)
@@ -146,8 +146,8 @@ func (e *OptionError) Unwrap() error { return backend.ErrInvalid }
 
 var optionName = regexp.MustCompile(`\b(TTL|RenewEvery|CallTimeout|ClockMargin)\b`)
 
-// Text returns the text with other names of options: name returns the name for a field of [Options]. Package config
-// passes the names of its keys.
+// Text returns the text with other names of options: name returns the name for a field of [Options]. Package
+// config passes the names of its keys.
 func (e *OptionError) Text(name func(option string) string) string {
 	if e.Must == "" {
 		return name(e.Option) + " " + e.Reason

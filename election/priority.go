@@ -58,8 +58,8 @@ func (p *priorities) add(v backend.Member, higher bool) {
 	}
 }
 
-// outrankedBy returns how many others of a higher priority campaign for e, two at most. It does not count the one with the
-// id gone.
+// outrankedBy returns how many others of a higher priority campaign for e, two at most. It does not count the
+// one with the id gone.
 func (m *machine) outrankedBy(e *elec, gone string) int {
 	ids := slices.Concat(m.priorities.higher[e.name], m.priorities.higher[""])
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == gone })

@@ -13,9 +13,9 @@ import (
 // Transitions of this process are all delivered; only if more than 64 events of one election wait, the
 // newest replaces them, and counts the leaderships (Event.Coalesced).
 //
-// After a crash without a guard a watcher may hear only of the next leader, with Previous. The store does not say when a
-// lease has expired, so Vacant for [ReasonExpired] comes first only if this process reads while nobody leads. To act once
-// for each change of leader, act on Elected.
+// After a crash without a guard a watcher may hear only of the next leader, with Previous. The store does not
+// say when a lease has expired, so Vacant for [ReasonExpired] comes first only if this process reads while
+// nobody leads. To act once for each change of leader, act on Elected.
 //
 // stop does not wait. After it no further call begins, but one may still run. The watcher also
 // ends when this process leaves the election.

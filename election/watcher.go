@@ -60,8 +60,8 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 	w.wakeUp()
 }
 
-// replaceState removes the last waiting state if neither it nor q is own, so that q takes its place. It returns
-// true if q is the state that the receiver knows.
+// replaceState removes the last waiting state if neither it nor q is own, so that q takes its place. It
+// returns true if q is the state that the receiver knows.
 func (w *watcher) replaceState(q *queued) (known bool) {
 	states := w.states(q.Election)
 	if len(states) == 0 {
@@ -89,7 +89,8 @@ func (w *watcher) states(election string) []*queued {
 	return slices.DeleteFunc(slices.Clone(w.waiting[election]), (*queued).isNotice)
 }
 
-// coalesce leaves only the newest state of an election, which counts the own leaderships among those that it replaces.
+// coalesce leaves only the newest state of an election, which counts the own leaderships among those that it
+// replaces.
 func (w *watcher) coalesce(election string) {
 	states := w.states(election)
 	newest := states[len(states)-1]

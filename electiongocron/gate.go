@@ -53,8 +53,8 @@ func (g *Gate) Do(job func(ctx context.Context, lead *election.Leadership) error
 	return job(ctx, lead)
 }
 
-// IsLeader makes the gate a gocron.Elector. gocron neither cancels a job whose leadership ends nor waits for it: call Do
-// within the task, too.
+// IsLeader makes the gate a gocron.Elector. gocron neither cancels a job whose leadership ends nor waits for
+// it: call Do within the task, too.
 func (g *Gate) IsLeader(context.Context) error {
 	return g.Do(func(context.Context, *election.Leadership) error { return nil })
 }

@@ -8,11 +8,11 @@
 //		config.RunGuard() // first of all
 //		m, err := config.Open(ctx, "election.yaml") // with the line "guard: true"
 //
-// The kernel must say twice that the program has ended: a pipe is closed that it has had since the first
-// line of main, and that every process that it has started since inherits; and its last thread has ended
-// (pidfd_open(2)). One without the other releases nothing. A program that is stopped, hangs, dumps core or executes
-// another program has not ended. A child that closes all files that it does not know, as daemons do, or that was started
-// before main, is not known: the guard releases while it lives.
+// The kernel must say twice that the program has ended: a pipe is closed that it has had since the first line
+// of main, and that every process that it has started since inherits; and its last thread has ended
+// (pidfd_open(2)). One without the other releases nothing. A program that is stopped, hangs, dumps core or
+// executes another program has not ended. A child that closes all files that it does not know, as daemons do,
+// or that was started before main, is not known: the guard releases while it lives.
 //
 // If program and guard die together, a crash costs a TTL, as without a guard: when the machine fails;
 // when the program is process 1 of a container; when the kernel kills a whole control group

@@ -77,8 +77,8 @@ func (g *Guard) PID() int {
 	return g.pid
 }
 
-// send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost: then an
-// election may cost a TTL.
+// send tells the guard. What does not fit into the pipe at once, because the guard is stopped, is lost: then
+// an election may cost a TTL.
 func (g *Guard) send(lines []report) {
 	if g != nil {
 		g.tell(20*time.Millisecond, lines...)

@@ -180,8 +180,9 @@ func guard(open Open) error {
 	return nil
 }
 
-// follow takes in what the program reports, until the pipe is closed or the program needs no guard. While the program
-// holds a lease the store is kept open, and one record is read in each TTL: connecting takes longer than a release.
+// follow takes in what the program reports, until the pipe is closed or the program needs no guard. While the
+// program holds a lease the store is kept open, and one record is read in each TTL: connecting takes longer
+// than a release.
 func (h *holdings) follow(reports *os.File, s *store) {
 	lines := make(chan []byte)
 	go func() {
@@ -242,8 +243,8 @@ func closeInherited() error {
 	return nil
 }
 
-// awaitEnd waits until the last thread of the program has ended, and all processes that it has started. It returns false
-// if one lives on at a time at which all leases of the program have expired.
+// awaitEnd waits until the last thread of the program has ended, and all processes that it has started. It
+// returns false if one lives on at a time at which all leases of the program have expired.
 func awaitEnd(expired time.Time) (ended bool, err error) {
 	ended, err = await(pidFile, pollIn, expired)
 	if ended {

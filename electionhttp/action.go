@@ -82,8 +82,8 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readAction reads an action, or says why it is refused. It refuses requests from other sites' pages, by the headers
-// that a browser sets and by a content type that no HTML form can send.
+// readAction reads an action, or says why it is refused. It refuses requests from other sites' pages, by the
+// headers that a browser sets and by a content type that no HTML form can send.
 func (h *Handler) readAction(w http.ResponseWriter, r *http.Request) (a Action, status int, problem string) {
 	if err := h.csrf.Check(r); err != nil {
 		h.log.Warn("electionhttp: refused an action from another site", "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)

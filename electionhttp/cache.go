@@ -31,7 +31,8 @@ func (c *cache[T]) get(key string, read func() (T, error)) (T, error) {
 	return c.newest(key, read, time.Hour)
 }
 
-// newest returns the newest result. If that is not fresh, a read begins, for which newest waits at most for patience.
+// newest returns the newest result. If that is not fresh, a read begins, for which newest waits at most for
+// patience.
 func (c *cache[T]) newest(key string, read func() (T, error), patience time.Duration) (value T, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 	writeTimeout = 10 * time.Second // how long a client may take to accept data
 	maxStreams   = 128              // connections that may read events at a time
 
-	// heartbeatEvery is how often an idle stream carries a comment, which keeps proxies from cutting it and detects
-	// clients that are gone.
+	// heartbeatEvery is how often an idle stream carries a comment, which keeps proxies from cutting it and
+	// detects clients that are gone.
 	heartbeatEvery = 15 * time.Second
 )
 

@@ -33,8 +33,8 @@ const maxReplay = 64 << 10
 
 // ForwardOptions configure [Forward].
 type ForwardOptions struct {
-	// Wait is how long a request may wait while nobody leads, and, if the leader cannot be reached, for the next
-	// one. Negative: not at all. Default: 10 s.
+	// Wait is how long a request may wait while nobody leads, and, if the leader cannot be reached, for the
+	// next one. Negative: not at all. Default: 10 s.
 	Wait time.Duration
 
 	// URL returns where a leader serves. Default: its Address, which may be host:port or a URL that begins
@@ -47,25 +47,26 @@ type ForwardOptions struct {
 	Transport http.RoundTripper
 }
 
-// Forward returns a handler that serves requests where the election is led. While this process leads, next serves
-// them; elsewhere they go to the leader, and its answer comes back.
+// Forward returns a handler that serves requests where the election is led. While this process leads, next
+// serves them; elsewhere they go to the leader, and its answer comes back.
 //
 //	h, err := electionhttp.Forward(e, api, electionhttp.ForwardOptions{}) // e is an election.Election
 //	http.Handle("/", h)
 //
-// All members serve the same handler, at the Address in their election.Options. While nobody leads, a request waits;
-// after ForwardOptions.Wait the answer is 503. If the leader cannot be reached, a request whose method is idempotent
-// (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) and whose body has at most 64 KiB is sent once more when another process leads.
-// Any other is never sent twice: the answer is 502, and the leader may have served the request. A request whose leader has
-// been followed by another one is given up: its host may be gone.
+// All members serve the same handler, at the Address in their election.Options. While nobody leads, a request
+// waits; after ForwardOptions.Wait the answer is 503. If the leader cannot be reached, a request whose method
+// is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) and whose body has at most 64 KiB is sent once more
+// when another process leads. Any other is never sent twice: the answer is 502, and the leader may have
+// served the request. A request whose leader has been followed by another one is given up: its host may be
+// gone.
 //
-// Request and answer have the leader's term in [TermHeader]: next sends it with every write, so that the systems it
-// writes to can refuse an earlier leader. The context of the request ends when the leadership does. A request that was
-// forwarded by somebody who knows of a later term, or that arrives where nobody leads, is refused with 421: so
-// no request goes in circles.
+// Request and answer have the leader's term in [TermHeader]: next sends it with every write, so that the
+// systems it writes to can refuse an earlier leader. The context of the request ends when the leadership
+// does. A request that was forwarded by somebody who knows of a later term, or that arrives where nobody
+// leads, is refused with 421: so no request goes in circles.
 //
-// A client can set the headers itself. It gains nothing: a header that the client sets is replaced, or the request
-// is refused.
+// A client can set the headers itself. It gains nothing: a header that the client sets is replaced, or the
+// request is refused.
 func Forward(e *election.Election, next http.Handler, o ForwardOptions) (http.Handler, error) {
 	if e == nil || next == nil {
 		return nil, fmt.Errorf("electionhttp: %w: Forward needs an election and a handler", backend.ErrInvalid)
@@ -128,8 +129,9 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// try serves a request here, or sends it to the leader, whose term it returns. While nobody leads, or only a leader of the
-// term after or of an earlier one is known, it waits. If it returns an error, nothing was answered.
+// try serves a request here, or sends it to the leader, whose term it returns. While nobody leads, or only a
+// leader of the term after or of an earlier one is known, it waits. If it returns an error, nothing was
+// answered.
 func (f *forwarder) try(w http.ResponseWriter, r *http.Request, after uint64) (term uint64, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.options.Wait)
 	defer cancel()
@@ -144,8 +146,8 @@ func (f *forwarder) try(w http.ResponseWriter, r *http.Request, after uint64) (t
 	return known.Term, f.send(w, r, known)
 }
 
-// receive serves a request that another process has forwarded. That one may hear of a new leader before the leader itself,
-// which then waits for its own news.
+// receive serves a request that another process has forwarded. That one may hear of a new leader before the
+// leader itself, which then waits for its own news.
 func (f *forwarder) receive(w http.ResponseWriter, r *http.Request) {
 	known, err := strconv.ParseUint(r.Header.Get(TermHeader), 10, 64)
 	ctx, cancel := context.WithTimeout(r.Context(), f.options.Wait)
@@ -220,7 +222,8 @@ func (f *forwarder) event(election.Event) {
 	f.changed = make(chan struct{})
 }
 
-// send forwards a request. It gives up a leader that another one has followed: its host may be gone, and never answer.
+// send forwards a request. It gives up a leader that another one has followed: its host may be gone, and
+// never answer.
 func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to election.Event) (err error) {
 	target, err := f.options.URL(to.Leader)
 	if err != nil {
@@ -255,7 +258,8 @@ func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to election.Eve
 	return err
 }
 
-// replayable returns a function that makes a request ready to be sent once more, or nil if it must not be sent twice.
+// replayable returns a function that makes a request ready to be sent once more, or nil if it must not be
+// sent twice.
 func replayable(r *http.Request) (again func(), err error) {
 	idempotent := []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 	if !slices.Contains(idempotent, r.Method) || r.ContentLength < 0 || r.ContentLength > maxReplay {

@@ -13,8 +13,8 @@ import (
 // campaigns for it.
 const alarmFor = time.Hour
 
-// idle reports whether an election has no leader although nothing is wrong: no process campaigns for it, and it
-// never had a leader, or the last one released the lease or was lost more than alarmFor ago. A leader that
+// idle reports whether an election has no leader although nothing is wrong: no process campaigns for it, and
+// it never had a leader, or the last one released the lease or was lost more than alarmFor ago. A leader that
 // crashed recently without a standby is an outage, not an idle election.
 func (h *Handler) idle(e *election.ElectionStatus, c campaigns) bool {
 	wanted := e.Campaigning || e.Stuck || e.Paused || c == nil || c.of(e.Election) > 0
@@ -25,13 +25,14 @@ func (h *Handler) idle(e *election.ElectionStatus, c campaigns) bool {
 	return orderly || time.Since(cmp.Or(h.since(e), e.Time)) > alarmFor
 }
 
-// alone reports whether nobody could take over from the leader of an election, as far as the members are known.
+// alone reports whether nobody could take over from the leader of an election, as far as the members are
+// known.
 func alone(e *election.ElectionStatus, c campaigns) bool {
 	return e.Kind == election.Elected && c != nil && c.of(e.Election) <= 1
 }
 
-// campaigns says how many processes campaign for each election, its leader among them; "": those that have no room to
-// name all of theirs. It is nil if that is not known. One answer uses one of them.
+// campaigns says how many processes campaign for each election, its leader among them; "": those that have no
+// room to name all of theirs. It is nil if that is not known. One answer uses one of them.
 type campaigns map[string]int
 
 func (c campaigns) of(name string) int { return c[name] + c[""] }
@@ -65,7 +66,8 @@ func (h *Handler) readMembers() (m membership, err error) {
 	return m, nil
 }
 
-// campaigns returns those of the last time when the members were read. It does not wait for long: the store may hang.
+// campaigns returns those of the last time when the members were read. It does not wait for long: the store
+// may hang.
 func (h *Handler) campaigns() campaigns {
 	m, _ := h.members.newest("", h.readMembers, 250*time.Millisecond)
 	return m.campaigns

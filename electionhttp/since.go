@@ -8,7 +8,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A store may have any number of records, so one reading serves all clients for a while, and has limits of its own.
+// A store may have any number of records, so one reading serves all clients for a while, and has limits of
+// its own.
 const (
 	keepSinces = 10 * time.Second
 	maxSinces  = 10_000
@@ -22,8 +23,8 @@ type stateKey struct {
 	term     uint64
 }
 
-// sinces are the times from which elections are as the store says, by its clock, of one reading of its records. A time is
-// zero if the store does not know it.
+// sinces are the times from which elections are as the store says, by its clock, of one reading of its
+// records. A time is zero if the store does not know it.
 type sinces struct {
 	at time.Time
 	of map[stateKey]time.Time
@@ -49,8 +50,8 @@ func (h *Handler) readSinces() (sinces, error) {
 	return sinces{time.Now(), of}, nil
 }
 
-// since returns the time from which an election has had its leader, or none, by the store's clock. If the records were last
-// read before the election became what it is, it begins to read them, and returns zero.
+// since returns the time from which an election has had its leader, or none, by the store's clock. If the
+// records were last read before the election became what it is, it begins to read them, and returns zero.
 func (h *Handler) since(e *election.ElectionStatus) time.Time {
 	last := h.sinces.last("")
 	if at, known := last.of[stateKey{e.Election, e.Kind, e.Term}]; known {

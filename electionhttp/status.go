@@ -111,8 +111,8 @@ func describe(err error, details bool) (j errorJSON) {
 	return j
 }
 
-// keepSnapshot is for how long requests share a snapshot if nothing changes: it costs the manager's loop some time, and
-// strangers may send many requests.
+// keepSnapshot is for how long requests share a snapshot if nothing changes: it costs the manager's loop some
+// time, and strangers may send many requests.
 const keepSnapshot = 100 * time.Millisecond
 
 // A snapshot is the manager's status at a time, with elections in byte order of names.

@@ -13,8 +13,9 @@ import (
 
 // Options configures a [Collector]. The zero value is ready to use.
 type Options struct {
-	// Namespace begins the name of each metric: myapp makes myapp_election_leading. It must be letters, digits and
-	// underscores, or the registry refuses the Collector. Default: "", the names are election_leading and so on.
+	// Namespace begins the name of each metric: myapp makes myapp_election_leading. It must be letters,
+	// digits and underscores, or the registry refuses the Collector. Default: "", the names are
+	// election_leading and so on.
 	Namespace string
 
 	// Most is the greatest number of elections with metrics of their own: three

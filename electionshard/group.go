@@ -97,10 +97,9 @@ type Group struct {
 // shard that only some of them know is led by one of these. The elections belong to the group: it
 // pauses and resumes them itself.
 //
-// Lead does not wait for the store. If nobody leads any shard, the first bids are made RenewEvery
-// later, so that processes that start together share from the start. The error is that of [election.Manager.Join] or
-// [election.Election.Lead], or of class backend.ErrInvalid for a list or an option that makes no
-// sense.
+// Lead does not wait for the store. If nobody leads any shard, the first bids are made RenewEvery later, so
+// that processes that start together share from the start. The error is that of [election.Manager.Join] or
+// [election.Election.Lead], or of class backend.ErrInvalid for a list or an option that makes no sense.
 func Lead(m *election.Manager, name string, shards []string, work election.LeadFunc, o Options) (*Group, error) {
 	s := m.Status()
 	o, err := o.complete(s.TTL)

@@ -100,8 +100,9 @@ func latest(all []announcement) map[string]*announcement {
 	return latest
 }
 
-// updatePeer decides whether p takes part, and since when. a is its announcement, or nil. That outlasts its process by two
-// TTLs, but a leadership ends sooner: whoever leads nothing any more must announce itself again.
+// updatePeer decides whether p takes part, and since when. a is its announcement, or nil. That outlasts its
+// process by two TTLs, but a leadership ends sooner: whoever leads nothing any more must announce itself
+// again.
 func (r *roster) updatePeer(p *peer, a *announcement, v *view) {
 	restarted := a != nil && p.ID != r.me && p.nonce != "" && p.nonce != a.nonce
 	before := p.takesPart && !restarted

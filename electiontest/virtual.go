@@ -10,9 +10,10 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// Test runs f in the virtual time of testing/synctest, with a new group whose processes get these options. It is
-// synctest.Test, except for how it ends: f may return while goroutines of the program still wait for something. That
-// fails the test, but the test binary goes on, and what the test has reported is the last that one reads.
+// Test runs f in the virtual time of testing/synctest, with a new group whose processes get these options. It
+// is synctest.Test, except for how it ends: f may return while goroutines of the program still wait for
+// something. That fails the test, but the test binary goes on, and what the test has reported is the last
+// that one reads.
 func Test(t *testing.T, options election.Options, f func(t *testing.T, g *Group)) {
 	t.Helper()
 	defer func() {

@@ -61,8 +61,9 @@ func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) er
 	return b.lock.Wait(ctx, owned)
 }
 
-// judge refuses bids that cannot succeed before the inner lease is changed, which other members observe. It returns
-// those that are made, and leftovers: those that are not, after an earlier one whose lease must be given back.
+// judge refuses bids that cannot succeed before the inner lease is changed, which other members observe. It
+// returns those that are made, and leftovers: those that are not, after an earlier one whose lease must be
+// given back.
 func (b *Backend) judge(attempts []*attempt) (passed, leftovers []*attempt) {
 	for _, t := range attempts {
 		p, now, bid := &t.pair, t.pair.lease(), t.bid
@@ -77,7 +78,8 @@ func (b *Backend) judge(attempts []*attempt) (passed, leftovers []*attempt) {
 			*t.answer = backend.Answer{Lease: now, Outcome: backend.Refused, Err: fmt.Errorf(
 				"%s: acquire %q: %w: the lock can be relied on for %v, which is less than a TTL",
 				b.name, bid.Election, backend.ErrUnavailable, p.state.Most)}
-		// A leftover that has changed is granted anew, and not released: if this call comes late, the process may lead by it.
+		// A leftover that has changed is granted anew, and not released: if this call comes late, the process
+		// may lead by it.
 		case now.Unchanged(bid.Expected), leftover && now.ObserveFor == 0 && now.MovedTo == bid.Expected.MovedTo:
 			passed = append(passed, t)
 		case leftover: // it must not be granted anew

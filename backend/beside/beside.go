@@ -21,8 +21,8 @@ type Inner interface {
 	Enter(nonce backend.Nonce) error
 }
 
-// inner is what the methods of a Backend that are not here belong to: only members of this module obey requests
-// and have member records.
+// inner is what the methods of a Backend that are not here belong to: only members of this module obey
+// requests and have member records.
 type inner = Inner
 
 // A Backend elects by a lease and a lock. It implements [backend.Backend].

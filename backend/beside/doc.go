@@ -55,5 +55,6 @@
 // lock, which no other program can break by its own rule. The seal is written before the mark and
 // removed after it: where there is a mark there is a seal.
 //
-// Nothing here makes other programs better: one that stops renewing without knowing may go on believing that it leads.
+// Nothing here makes other programs better: one that stops renewing without knowing may go on believing that
+// it leads.
 package beside

@@ -136,8 +136,8 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 		func(ctx context.Context) error { return b.lock.Listen(ctx, names) })
 }
 
-// First returns the result of the function that returns first, when all have returned. Without functions it waits
-// until ctx is done.
+// First returns the result of the function that returns first, when all have returned. Without functions it
+// waits until ctx is done.
 func First(ctx context.Context, functions ...func(context.Context) error) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// inOneLine returns err with its text in one line: a client library may have put each address that it tried into one of its
-// own.
+// inOneLine returns err with its text in one line: a client library may have put each address that it tried
+// into one of its own.
 func inOneLine(err error) error {
 	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
 	if text == err.Error() {
@@ -20,11 +20,11 @@ func inOneLine(err error) error {
 	return redacted{text, []error{err}}
 }
 
-// Secrets returns err with *** in place of these secrets, which a server or a client library may
-// have put into its text. It leaves alone secrets of less than four bytes, which are words of many
-// texts. The text is one line, too. If a secret was there, the new error has the class of err, and matches those errors of
-// packages backend and context that err matches. It drops the rest of err's chain, which could
-// print a secret.
+// Secrets returns err with *** in place of these secrets, which a server or a client library may have put
+// into its text. It leaves alone secrets of less than four bytes, which are words of many texts. The text is
+// one line, too. If a secret was there, the new error has the class of err, and matches those errors of
+// packages backend and context that err matches. It drops the rest of err's chain, which could print a
+// secret.
 func Secrets(err error, secrets ...string) error {
 	err = inOneLine(err)
 	text := err.Error()

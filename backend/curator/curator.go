@@ -30,8 +30,8 @@ const (
 
 // Options names the ensemble and the paths. Only ZooKeeper.Servers is required.
 type Options struct {
-	// ZooKeeper says where the servers are, and what this module keeps there besides the lock nodes. The default of
-	// Root is /election-curator; all members of an election must have the same one.
+	// ZooKeeper says where the servers are, and what this module keeps there besides the lock nodes. The
+	// default of Root is /election-curator; all members of an election must have the same one.
 	ZooKeeper zookeeper.Options
 
 	// Layout is the kind of lock. Default: Latch.
@@ -215,8 +215,8 @@ func (l *layout) nodePrefix(session int64) string {
 	return fmt.Sprintf("%s%04x-9000-8000-%012x-", l.namePrefix, id>>48, id&(1<<48-1))
 }
 
-// isOurs reports whether a queued node belongs to a member of this module with the same root, by its name. Those
-// members exclude each other by their lease, so their nodes mean nothing to each other.
+// isOurs reports whether a queued node belongs to a member of this module with the same root, by its name.
+// Those members exclude each other by their lease, so their nodes mean nothing to each other.
 func (l *layout) isOurs(name string) bool {
 	const version = len("_c_00000000-0000-")
 	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '9'

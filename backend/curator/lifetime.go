@@ -9,8 +9,8 @@ import (
 )
 
 // A lifetime is what is known of how long a session lives: when the ensemble's leader has last heard of it. A
-// write alone does not prove that it has: a follower that forwards a write, and is cut off the next moment, has
-// reported nothing. docs/design/curator.md, "How long a session lives", has the argument.
+// write alone does not prove that it has: a follower that forwards a write, and is cut off the next moment,
+// has reported nothing. docs/design/curator.md, "How long a session lives", has the argument.
 type lifetime struct {
 	session *ensemble.Session
 	tick    time.Duration // the servers' tickTime, or more
@@ -19,7 +19,8 @@ type lifetime struct {
 	on          ensemble.Connection // the last one that was noted
 	lastContact time.Time           // the ensemble's leader is known to have heard of the session since then
 
-	// Requests of that connection, as docs/design/curator.md names them. If there is none, its times are zero.
+	// Requests of that connection, as docs/design/curator.md names them. If there is none, its times are
+	// zero.
 	k         exchange  // the next m comes half a tick or more after its answer
 	heard     time.Time // when the k before that was sent, of which the leader has heard
 	mAnswered time.Time // when its m was answered: a write n after that proves it
@@ -31,8 +32,8 @@ type exchange struct{ sent, answered time.Time }
 // update notes another connection, before anything else is noted. The caller holds l.mu.
 //
 // A server that accepts an existing session has asked its leader, which thereby hears of the session
-// (Leader.checkIfValidGlobalSession touches it). The next write proves that this is still the ensemble's leader. A
-// new session is itself a write.
+// (Leader.checkIfValidGlobalSession touches it). The next write proves that this is still the ensemble's
+// leader. A new session is itself a write.
 func (l *lifetime) update() {
 	was := l.on
 	if l.on = l.session.Connection(); l.on.ID != was.ID {

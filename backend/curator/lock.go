@@ -44,8 +44,8 @@ func (k *lock) Close() error {
 	return nil
 }
 
-// Read implements [beside.Lock]. The readings come after a sync with the ensemble's leader, so that the silence
-// of a server that was cut off is never believed.
+// Read implements [beside.Lock]. The readings come after a sync with the ensemble's leader, so that the
+// silence of a server that was cut off is never believed.
 func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, error) {
 	k.withdraw(ctx)
 	if err := k.life.sync(ctx); err != nil {
@@ -66,8 +66,8 @@ func (k *lock) Read(ctx context.Context, elections []string) ([]beside.State, er
 	return states, backend.Join(errs...)
 }
 
-// Listen implements [beside.Lock], by the watches that readings have left. It returns for each that has fired since it
-// returned last: which election has been read since then, it does not know.
+// Listen implements [beside.Lock], by the watches that readings have left. It returns for each that has fired
+// since it returned last: which election has been read since then, it does not know.
 func (k *lock) Listen(ctx context.Context, _ []string) error {
 	for {
 		fired, next := k.session.Fired()
@@ -251,8 +251,8 @@ func (k *lock) lost(ctx context.Context, o *beside.Owned, seen *view, err error)
 	if err != nil {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
 	}
-	// Nodes of other programs have come or gone before the seal was made or broken, or an earlier request has made or broken
-	// it, whose answer was lost.
+	// Nodes of other programs have come or gone before the seal was made or broken, or an earlier request has
+	// made or broken it, whose answer was lost.
 	if v.mark(o.Term) != nil && (v.sealed != o.Sealed || seen.sealed != o.Sealed) {
 		return beside.Result{Err: k.fail(fmt.Sprintf("seal %.80q", o.Election), errBusy)}
 	}
@@ -261,8 +261,8 @@ func (k *lock) lost(ctx context.Context, o *beside.Owned, seen *view, err error)
 	return r
 }
 
-// Preflight implements [beside.Lock]. It sends the writes of a taking in a transaction that ends with a condition
-// that is never met. ZooKeeper checks the rights to each write before that, and makes all or none.
+// Preflight implements [beside.Lock]. It sends the writes of a taking in a transaction that ends with a
+// condition that is never met. ZooKeeper checks the rights to each write before that, and makes all or none.
 func (k *lock) Preflight(ctx context.Context, elections []string) []error {
 	errs := make([]error, len(elections))
 	ensemble.InParallel(len(elections), func(i int) {

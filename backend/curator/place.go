@@ -111,11 +111,12 @@ func (k *lock) settle(ctx context.Context) error {
 }
 
 // leave removes the mark of a term with its lock node. If this process has no later claim, it also gives up
-// its place in the queue, and what an earlier bid may have taken, whose answer was lost. In term 0 there is only the place.
+// its place in the queue, and what an earlier bid may have taken, whose answer was lost. In term 0 there is
+// only the place.
 //
-// Several calls may give up one claim. When one of them has done so, the next bid may have made a claim with nodes of its own, which
-// the others must leave alone. While there is still the same claim, no bid has added nodes since it was given up: so all that
-// a view read before shows are those of this claim.
+// Several calls may give up one claim. When one of them has done so, the next bid may have made a claim with
+// nodes of its own, which the others must leave alone. While there is still the same claim, no bid has added
+// nodes since it was given up: so all that a view read before shows are those of this claim.
 func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 	k.mu.Lock()
 	c := k.claims[election]
@@ -177,8 +178,8 @@ func (k *lock) Drop(ctx context.Context, owned []beside.Owned) error {
 }
 
 // maxPathBytes limits the paths of one session's nodes. Closing a session deletes all of its nodes in one
-// transaction, whose paths must fit into what servers accept from each other (ZOOKEEPER-4306: 2 MB of paths took
-// an ensemble down for good).
+// transaction, whose paths must fit into what servers accept from each other (ZOOKEEPER-4306: 2 MB of paths
+// took an ensemble down for good).
 const maxPathBytes = 512 << 10
 
 // checkPathBytes reports an error if the session cannot take another node and its mark.

@@ -31,8 +31,9 @@ type view struct {
 	leader  ensemble.Node // then: what it is
 }
 
-// A mark says that a member of this module has taken the lock. It is an ephemeral node of the same session as the
-// lock node, made with it and deleted with it: while the mark is there, the node at a fixed path is its maker's.
+// A mark says that a member of this module has taken the lock. It is an ephemeral node of the same session as
+// the lock node, made with it and deleted with it: while the mark is there, the node at a fixed path is its
+// maker's.
 type mark struct {
 	term  uint64
 	node  string // the name of the node in a queue
@@ -174,9 +175,9 @@ func (k *lock) blocked(v *view) bool {
 	return own == nil || k.layout.compare(v.foreign, own[0]) < 0
 }
 
-// A seal keeps every program that elects by a lock from leading: in a queue it is a PERSISTENT child that comes
-// before all others, at a fixed path a PERSISTENT node. It outlives all sessions, so no other node becomes the
-// first. A member of Curator's LeaderLatch takes it for the leader, and watches it.
+// A seal keeps every program that elects by a lock from leading: in a queue it is a PERSISTENT child that
+// comes before all others, at a fixed path a PERSISTENT node. It outlives all sessions, so no other node
+// becomes the first. A member of Curator's LeaderLatch takes it for the leader, and watches it.
 const (
 	sealChild = "+moved" // sorts before all numbers that servers give
 	sealText  = "moved"
@@ -185,8 +186,8 @@ const (
 // sealPath returns the path of an election's seal.
 func (l *layout) sealPath(election string) string { return l.nodePath(election, sealChild) }
 
-// remove returns the writes that remove marks with their nodes, and those of places that are in the queue. own is our
-// own node in the queue, which stays.
+// remove returns the writes that remove marks with their nodes, and those of places that are in the queue.
+// own is our own node in the queue, which stays.
 func (k *lock) remove(v *view, election string, marks []mark, places []string, own string) (ops []any) {
 	for _, m := range marks {
 		ops = append(ops, &zk.DeleteRequest{Path: k.layout.markPath(election, m.term), Version: -1})
@@ -207,8 +208,8 @@ func (k *lock) remove(v *view, election string, marks []mark, places []string, o
 	return ops
 }
 
-// lockOps returns the writes that make or check the lock of o. node is our node in the queue. take: at a fixed
-// path there is no node of ours yet.
+// lockOps returns the writes that make or check the lock of o. node is our node in the queue. take: at a
+// fixed path there is no node of ours yet.
 func (k *lock) lockOps(v *view, o *beside.Owned, node string, take bool) (ops []any) {
 	seal := k.layout.sealPath(o.Election)
 	makeSeal := &zk.CreateRequest{Path: seal, Data: []byte(sealText), Acl: k.access.ACL}

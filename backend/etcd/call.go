@@ -92,7 +92,8 @@ type login struct {
 	passwordFile    string
 }
 
-// anew marks the context of a login, which has no token: servers before 3.5 refuse one with a token that has expired.
+// anew marks the context of a login, which has no token: servers before 3.5 refuse one with a token that has
+// expired.
 type anew struct{}
 
 // GetRequestMetadata attaches the token to a call, as credentials.PerRPCCredentials.

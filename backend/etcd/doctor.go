@@ -105,7 +105,8 @@ func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
 	return list
 }
 
-// worksBesideAWatch reports whether a connection may have a second stream: others wait in the client, which says nothing.
+// worksBesideAWatch reports whether a connection may have a second stream: others wait in the client, which
+// says nothing.
 func (d *driver) worksBesideAWatch(ctx context.Context, key string) bool {
 	watching, end := context.WithCancel(ctx)
 	defer end()

@@ -221,9 +221,9 @@ func (o *origins) Now() origin {
 	return o.now
 }
 
-// Note notes an answer, and returns the present origin. text is that of the key origin. before is the origin when the
-// call began: unless the store was restored or rebuilt, or is another one, the answer is of the same epoch and text, and
-// no older. A call that began earlier may bring the text of the store before once more.
+// Note notes an answer, and returns the present origin. text is that of the key origin. before is the origin
+// when the call began: unless the store was restored or rebuilt, or is another one, the answer is of the same
+// epoch and text, and no older. A call that began earlier may bring the text of the store before once more.
 func (o *origins) Note(epoch, text string, position uint64, before *origin) origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()

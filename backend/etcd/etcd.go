@@ -172,8 +172,8 @@ type Options struct {
 	Username string `yaml:"username" json:"username"`
 	Password string `yaml:"password" json:"password"`
 
-	// PasswordFile is a file with the Password, where it may be replaced: it is read again when the password is
-	// refused. Password must be set, too. In a configuration it is password_file. Default: none.
+	// PasswordFile is a file with the Password, where it may be replaced: it is read again when the password
+	// is refused. Password must be set, too. In a configuration it is password_file. Default: none.
 	PasswordFile string `yaml:"-" json:"-"`
 
 	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the

@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A watch tells of changes of records and sessions. It stays open from one call of Listen to the next: to make and to
-// cancel it takes four messages, at each change from each process.
+// A watch tells of changes of records and sessions. It stays open from one call of Listen to the next: to
+// make and to cancel it takes four messages, at each change from each process.
 type watch struct {
 	ctx      context.Context
 	end      context.CancelFunc
@@ -48,7 +48,8 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	return err
 }
 
-// takeWatch returns the watch that was kept, if it tells all that comes after position in the store of origin o, or a new one.
+// takeWatch returns the watch that was kept, if it tells all that comes after position in the store of origin
+// o, or a new one.
 func (d *driver) takeWatch(position uint64, o *origin) *watch {
 	w := d.kept.Swap(nil)
 	if w != nil {
@@ -110,9 +111,10 @@ func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin,
 	}
 }
 
-// changedSince reports whether a record was written after position. A watch from an earlier revision than the present one tells
-// that, too, but only after up to 100 ms: so often etcd looks for what such watches have missed. Whoever has resigned would hear so
-// much later than the others who leads next. The caller reads then.
+// changedSince reports whether a record was written after position. A watch from an earlier revision than the
+// present one tells that, too, but only after up to 100 ms: so often etcd looks for what such watches have
+// missed. Whoever has resigned would hear so much later than the others who leads next. The caller reads
+// then.
 func (d *driver) changedSince(ctx context.Context, position uint64) bool {
 	newer := clientv3.WithMinModRev(int64(position) + 1)
 	resp, err := d.kv.Get(ctx, d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Records)), newer, clientv3.WithLimit(1), clientv3.WithKeysOnly())

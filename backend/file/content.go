@@ -53,8 +53,8 @@ type content struct {
 	maxTTL   time.Duration // of the process that wrote it
 }
 
-// encode returns the text of the file, and sets the version. The last line has the identity of the file, the greatest TTL,
-// and the version.
+// encode returns the text of the file, and sets the version. The last line has the identity of the file, the
+// greatest TTL, and the version.
 func (c *content) encode() []byte {
 	c.version = c.sum()
 	return fmt.Appendf(bytes.Clone(c.value), "\n%s %v %s\n", c.file, c.maxTTL, c.version)

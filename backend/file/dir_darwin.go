@@ -17,8 +17,8 @@ func kindOf(st *syscall.Statfs_t) (kind string, isLocal bool) {
 	return kind, st.Flags&unix.MNT_LOCAL != 0 && (kind == "apfs" || kind == "hfs")
 }
 
-// identity names a file independently of its path: by device, inode, and the time at which it was made, since a later
-// file may have the same inode.
+// identity names a file independently of its path: by device, inode, and the time at which it was made, since
+// a later file may have the same inode.
 func identity(fd int) (string, error) {
 	var st syscall.Stat_t
 	err := syscall.Fstat(fd, &st)

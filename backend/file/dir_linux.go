@@ -25,8 +25,8 @@ func kindOf(st *syscall.Statfs_t) (kind string, isLocal bool) {
 	return kind, isLocal
 }
 
-// identity names a file independently of its path: by device, inode, and the time at which it was made, since a later
-// file may have the same inode. Some file systems do not know that time.
+// identity names a file independently of its path: by device, inode, and the time at which it was made, since
+// a later file may have the same inode. Some file systems do not know that time.
 func identity(fd int) (string, error) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st)

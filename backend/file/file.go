@@ -33,9 +33,9 @@ type Backend struct {
 	store  *store
 }
 
-// Open checks o and the directory. It makes the directory if that does not exist, but not its parent. The error is
-// ErrInvalid on systems other than Linux and macOS and for a missing or relative path, and ErrDenied for a directory
-// that cannot be used safely.
+// Open checks o and the directory. It makes the directory if that does not exist, but not its parent. The
+// error is ErrInvalid on systems other than Linux and macOS and for a missing or relative path, and ErrDenied
+// for a directory that cannot be used safely.
 func Open(o Options) (*Backend, error) {
 	o.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
 	switch {
@@ -112,8 +112,8 @@ func (b *Backend) appear(ctx context.Context, nonce backend.Nonce) error {
 
 // Lock returns another descriptor of what shows that this process lives, or nil if it does not hold the
 // election. No other process leads before every descriptor is closed or the election is released. So a
-// process that works under the lease in the holder's place can inherit it, as the guard of "elect run" does. While it
-// has it, all that the holder has not released stays with it. The caller closes the descriptor.
+// process that works under the lease in the holder's place can inherit it, as the guard of "elect run" does.
+// While it has it, all that the holder has not released stays with it. The caller closes the descriptor.
 func (b *Backend) Lock(election string) (*os.File, error) {
 	if !slices.Contains(b.Held(), election) {
 		return nil, nil
@@ -132,8 +132,8 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// A driver is that of the register, and knows of processes whether they live. It implements [lease.Driver] and
-// [lease.Listener].
+// A driver is that of the register, and knows of processes whether they live. It implements [lease.Driver]
+// and [lease.Listener].
 type driver struct {
 	lease.Driver
 	store *store

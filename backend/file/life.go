@@ -18,9 +18,9 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A life is what shows that this process lives, until the kernel closes it with the process: a named pipe that is open
-// for writing, <nonce>-<identity>.alive, and a shared lock on the directory. They are no os.File, which the garbage
-// collector would close.
+// A life is what shows that this process lives, until the kernel closes it with the process: a named pipe
+// that is open for writing, <nonce>-<identity>.alive, and a shared lock on the directory. They are no
+// os.File, which the garbage collector would close.
 type life struct {
 	fds   []int    // all of them, with those that somebody has removed
 	in    *os.Root // the directory that is locked
@@ -129,8 +129,8 @@ func isLed(root *os.Root) (bool, error) {
 	return fd < 0, err
 }
 
-// fates asks the kernel about each process that has made a pipe, by its nonce. Pipes of processes that have ended long ago
-// are removed: their leases expire then, as all do whose holder is not known.
+// fates asks the kernel about each process that has made a pipe, by its nonce. Pipes of processes that have
+// ended long ago are removed: their leases expire then, as all do whose holder is not known.
 func (s *store) fates() map[string]lease.Process {
 	fates := map[string]lease.Process{}
 	all, _ := os.ReadDir(s.dir) // what cannot be read proves nothing

@@ -51,7 +51,8 @@ func (s *store) Swap(ctx context.Context, version string, value []byte) (now str
 	return now, fail("write", err)
 }
 
-// Wait implements [register.Waiter]. It returns now and then in any case: the directory may have been replaced.
+// Wait implements [register.Waiter]. It returns now and then in any case: the directory may have been
+// replaced.
 func (s *store) Wait(ctx context.Context, version string) error {
 	watch, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -88,9 +89,9 @@ func (s *store) Close() error {
 	return s.root.Close()
 }
 
-// current reads the value, decides whether it can be believed, and returns the directory that it was read in. What cannot
-// be believed is read once more: the first value is there before anybody locks the directory, but it may have come after
-// the first reading.
+// current reads the value, decides whether it can be believed, and returns the directory that it was read in.
+// What cannot be believed is read once more: the first value is there before anybody locks the directory, but
+// it may have come after the first reading.
 func (s *store) current(ctx context.Context) (c content, in *os.Root, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

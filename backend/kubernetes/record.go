@@ -42,8 +42,8 @@ type record struct{ lease.Record }
 func (r *record) vacant() bool { return r.ID == "" && r.Nonce == "" }
 
 // recordOf returns the record beside a Lease; nil: there is none. It is empty, and so of no election, if this
-// module has not written it so: its sum shows an edit. That is no secret, since whoever can write the Lease can
-// depose its leader anyway.
+// module has not written it so: its sum shows an edit. That is no secret, since whoever can write the Lease
+// can depose its leader anyway.
 func recordOf(l *coordination.Lease) *record {
 	text, ok := l.Annotations[recordKey]
 	if !ok {

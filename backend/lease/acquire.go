@@ -124,8 +124,8 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 	return append(again, more...), err
 }
 
-// snapshot returns the elections of some bids as the cache has them, if it shows that all are free. Otherwise,
-// and in later rounds, it reads them.
+// snapshot returns the elections of some bids as the cache has them, if it shows that all are free.
+// Otherwise, and in later rounds, it reads them.
 func (a *acquiring) snapshot(ctx context.Context, todo []int) (*view, []state, error) {
 	if a.round == 0 {
 		if v, states, ok := a.freeByCache(todo); ok {
@@ -160,8 +160,8 @@ func (a *acquiring) mayBeGranted(i int, st *state) bool {
 	return (st.own || st.Unchanged(expected)) && st.MovedTo == expected.MovedTo
 }
 
-// refuse answers a bid that is not granted, and clears up what this process may have left in the record: a lease
-// from before the store was rebuilt, or an earlier bid that may still be granted.
+// refuse answers a bid that is not granted, and clears up what this process may have left in the record: a
+// lease from before the store was rebuilt, or an earlier bid that may still be granted.
 func (a *acquiring) refuse(ctx context.Context, i int, st *state) {
 	b, election := a.b, a.bids[i].Election
 	a.answers[i] = backend.Answer{Lease: st.Lease, Outcome: backend.Refused}

@@ -8,7 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A cache has items as they were last read, or as Listen has told of them since: "What is remembered" in doc.go.
+// A cache has items as they were last read, or as Listen has told of them since: "What is remembered" in
+// doc.go.
 type cache struct {
 	place
 	items map[Key]Item // records of elections that others hold or nobody holds, and sessions
@@ -42,8 +43,9 @@ func (c *cache) clearItems() {
 	c.items, c.position, c.at, c.added = map[Key]Item{}, 0, time.Time{}, c.begun
 }
 
-// addRead keeps what a reading has brought. It keeps nothing of one that began before the last that was added, and
-// forgets the items that cannot be ordered: nothing that is remembered is older than what a caller was told.
+// addRead keeps what a reading has brought. It keeps nothing of one that began before the last that was
+// added, and forgets the items that cannot be ordered: nothing that is remembered is older than what a caller
+// was told.
 func (c *cache) addRead(v *view, now time.Time) {
 	if v.number <= c.added {
 		for key, it := range v.items {
@@ -82,7 +84,8 @@ func (c *cache) addRead(v *view, now time.Time) {
 	}
 }
 
-// add keeps an item, unless a newer one is known. One without an Order was read later: addRead has seen to that.
+// add keeps an item, unless a newer one is known. One without an Order was read later: addRead has seen to
+// that.
 func (c *cache) add(it Item) {
 	if old, ok := c.items[it.Key]; ok && it.Version != "" && 0 < it.Order && it.Order < old.Order {
 		return

@@ -14,32 +14,34 @@ import (
 // Methods are safe for concurrent use and return soon after ctx is done. Errors are classed like
 // those of a Backend and contain no secrets; the package adds the name and what was done.
 type Driver interface {
-	// Read returns one item for each key, in the order of keys, which are distinct. It reads them as a majority, or
-	// the one server that decides, has them after the call began. A store that cannot promise that may answer with
-	// older records and sessions for a while: Write refuses what is based on them. No answer is older than an earlier
-	// one of this Driver in the same epoch, unless WentBack grows.
+	// Read returns one item for each key, in the order of keys, which are distinct. It reads them as a
+	// majority, or the one server that decides, has them after the call began. A store that cannot promise
+	// that may answer with older records and sessions for a while: Write refuses what is based on them. No
+	// answer is older than an earlier one of this Driver in the same epoch, unless WentBack grows.
 	//
-	// If the key of Metas is among keys, View.Records is set, too. Items may be read one after the other: then the meta
-	// item and the count come last, and if another epoch answers in between, the error is ErrEpoch.
+	// If the key of Metas is among keys, View.Records is set, too. Items may be read one after the other:
+	// then the meta item and the count come last, and if another epoch answers in between, the error is
+	// ErrEpoch.
 	Read(ctx context.Context, keys []Key) (View, error)
 
-	// Write applies each change by itself, as a whole or not at all. No item that one change puts is in another
-	// change of the call; several changes may check the same item. A version that this store cannot have is
-	// refused as an old one is.
+	// Write applies each change by itself, as a whole or not at all. No item that one change puts is in
+	// another change of the call; several changes may check the same item. A version that this store cannot
+	// have is refused as an old one is.
 	//
-	// epoch and wentBack are those of the View by which the changes were made. If the store has another epoch, or
-	// this Driver has noticed since that it went back, err or the Err of the results is ErrEpoch: nothing was
-	// applied, unless the store cannot compare the epoch in the same step; then the outcome is Unknown.
+	// epoch and wentBack are those of the View by which the changes were made. If the store has another
+	// epoch, or this Driver has noticed since that it went back, err or the Err of the results is ErrEpoch:
+	// nothing was applied, unless the store cannot compare the epoch in the same step; then the outcome is
+	// Unknown.
 	//
-	// verify is for renewals: the one change of the call puts a session, and verify has the records that it stands
-	// for, perhaps one several times. Once the change is granted, the driver compares their versions, in the same step
-	// or later, never before: see Written.Stale.
+	// verify is for renewals: the one change of the call puts a session, and verify has the records that it
+	// stands for, perhaps one several times. Once the change is granted, the driver compares their versions,
+	// in the same step or later, never before: see Written.Stale.
 	//
 	// If err is not nil, changes without an outcome are Unknown, and nothing was verified.
 	Write(ctx context.Context, epoch string, wentBack int, changes []Change, verify []Item) (Written, error)
 
-	// List returns up to limit items of a kind with names not less than from, in byte order of names. Fewer than
-	// limit are all that there are. It is as fresh as Read; Records is not set.
+	// List returns up to limit items of a kind with names not less than from, in byte order of names. Fewer
+	// than limit are all that there are. It is as fresh as Read; Records is not set.
 	List(ctx context.Context, kind Kind, from string, limit int) (View, error)
 
 	// Limits never change, and the call does not use the store.
@@ -54,19 +56,19 @@ type Listener interface {
 	// Listen calls on with the changes that come after position, until on returns false; that is no error.
 	// It returns nil if it cannot tell what came after position.
 	//
-	// on gets items in the order in which they were written, and the position up to which all were told. A store that
-	// only says that a record has changed calls on without items: what was read before may then lack it.
-	// After a record the driver may tell the session that it names, even if it tells no renewals.
+	// on gets items in the order in which they were written, and the position up to which all were told. A
+	// store that only says that a record has changed calls on without items: what was read before may then
+	// lack it. After a record the driver may tell the session that it names, even if it tells no renewals.
 	//
 	// known are the items of interest as they were read. Listen may tell of others, too.
 	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
 }
 
-// A Keeper is a Driver whose store deletes the session of a process soon after the process has ended or was cut
-// off. There the session shows that its process takes part, and need not be written again for that.
+// A Keeper is a Driver whose store deletes the session of a process soon after the process has ended or was
+// cut off. There the session shows that its process takes part, and need not be written again for that.
 type Keeper interface {
-	// Kept reports whether the session that this Driver has made last is there, as far as it knows. It does not
-	// use the store, and returns false if the store cannot be reached.
+	// Kept reports whether the session that this Driver has made last is there, as far as it knows. It does
+	// not use the store, and returns false if the store cannot be reached.
 	Kept() bool
 }
 
@@ -79,17 +81,17 @@ type Limits struct {
 	// Name is the name of the backend, for errors.
 	Name string
 
-	// MinTTL and MaxTTL are the least and the greatest TTL that may be granted. Both are greater than 0. MinTTL is at
-	// least ten times what a slow write takes, a second for most servers. MaxTTL is for how long nobody leads where it
-	// is not known what was granted; five minutes for most.
+	// MinTTL and MaxTTL are the least and the greatest TTL that may be granted. Both are greater than 0.
+	// MinTTL is at least ten times what a slow write takes, a second for most servers. MaxTTL is for how long
+	// nobody leads where it is not known what was granted; five minutes for most.
 	MinTTL, MaxTTL time.Duration
 
 	// Loses says that another epoch may lack acknowledged writes though no operator paused, as after a
 	// failover. Then MaxTTL stands for every TTL that was granted.
 	Loses bool
 
-	// Batch is the greatest number of puts and checks in one change; at least 4. A change of so many records, of
-	// some KB each, fits into one request.
+	// Batch is the greatest number of puts and checks in one change; at least 4. A change of so many records,
+	// of some KB each, fits into one request.
 	Batch int
 
 	// Checks is the greatest number of checks in a change that puts one session. A renewal of more leases
@@ -97,16 +99,16 @@ type Limits struct {
 	Checks int
 
 	// EditsUnnoticed is how long an item in verify may go on to look unchanged after somebody else than this
-	// package has edited or deleted it: challengers watch for that much longer. It is 0 where Write compares the
-	// items themselves.
+	// package has edited or deleted it: challengers watch for that much longer. It is 0 where Write compares
+	// the items themselves.
 	EditsUnnoticed time.Duration
 
 	// MaxValue is the greatest size of an encoded value in bytes; at least 64 KiB. More than the constant
 	// MaxValue counts as that.
 	MaxValue int
 
-	// Now is the clock for terms, for times that people read, and for how long ago the epoch has changed. It may jump, as
-	// clocks do that are set. Default: time.Now.
+	// Now is the clock for terms, for times that people read, and for how long ago the epoch has changed. It
+	// may jump, as clocks do that are set. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -144,7 +146,8 @@ type Item struct {
 	// request cannot make the item again.
 	Created string
 
-	// Order grows with each write in the store. It is 0 if unknown, as in a store whose Listener tells no items.
+	// Order grows with each write in the store. It is 0 if unknown, as in a store whose Listener tells no
+	// items.
 	Order uint64
 
 	// Value is nil if nothing is there, or nothing that this package can read.
@@ -159,12 +162,12 @@ type Item struct {
 	// Process says what the store knows of the process of a session, whether the session is there or not.
 	Process Process
 
-	// Remembered is set in items for Write that are from an earlier call. A store that may use a version again
-	// after it went back must compare their values, too; one without a Value only by its version.
+	// Remembered is set in items for Write that are from an earlier call. A store that may use a version
+	// again after it went back must compare their values, too; one without a Value only by its version.
 	Remembered bool
 
-	// Age is how long ago the item was written, by the store's clock. It is a hint. Negative means unknown; 0 says that
-	// it was written just now.
+	// Age is how long ago the item was written, by the store's clock. It is a hint. Negative means unknown; 0
+	// says that it was written just now.
 	Age time.Duration
 }
 
@@ -188,13 +191,13 @@ type View struct {
 	// WentBack is how often this Driver has noticed that the store of this epoch went back.
 	WentBack int
 
-	// Position is that of the reading in the history of the store, from where Listen can begin. 0: there is none, so a
-	// count begins at 1.
+	// Position is that of the reading in the history of the store, from where Listen can begin. 0: there is
+	// none, so a count begins at 1.
 	Position uint64
 
-	// Records is how many items of the kind Records there are, if the meta item was read. They are counted in the same step as the
-	// meta item or after it, so that a change that requires the meta item counts no record twice. Neither is older
-	// than any other item.
+	// Records is how many items of the kind Records there are, if the meta item was read. They are counted in
+	// the same step as the meta item or after it, so that a change that requires the meta item counts no
+	// record twice. Neither is older than any other item.
 	Records int64
 }
 
@@ -218,13 +221,14 @@ type Put struct {
 
 // A Result is what became of a change.
 type Result struct {
-	// Outcome is Granted if the change was applied, and Refused if its conditions did not hold. A refused change
-	// may have been applied before, by a copy of the same request. Unknown: the change may have been applied, or
-	// may yet be, unless Err is ErrDenied or ErrInvalid: then it was certainly not.
+	// Outcome is Granted if the change was applied, and Refused if its conditions did not hold. A refused
+	// change may have been applied before, by a copy of the same request. Unknown: the change may have been
+	// applied, or may yet be, unless Err is ErrDenied or ErrInvalid: then it was certainly not.
 	Outcome backend.Outcome
 	Err     error
 
-	// Items has one for each put of a change that was granted, without its Value; for a deletion without Version.
+	// Items has one for each put of a change that was granted, without its Value; for a deletion without
+	// Version.
 	Items []Item
 }
 

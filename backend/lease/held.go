@@ -25,7 +25,8 @@ func (g *grant) item(election string) Item {
 // asGranted reports whether the store has this record, unless somebody else has changed it.
 func (g *grant) asGranted() bool { return g.version != "" && g.unconfirmed == nil }
 
-// answer returns the answer to a bid or renewal with this TTL after which the lease is as granted, and renewed by s.
+// answer returns the answer to a bid or renewal with this TTL after which the lease is as granted, and
+// renewed by s.
 func (g *grant) answer(election string, ttl time.Duration, s *session) backend.Answer {
 	r := g.record.record(election)
 	l := r.Lease(election)

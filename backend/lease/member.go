@@ -78,7 +78,8 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 	return errBusy
 }
 
-// due reports whether the session must be written again to show that the member is there, by a renewal or by itself.
+// due reports whether the session must be written again to show that the member is there, by a renewal or by
+// itself.
 func (b *Backend) due(s *session, ttl time.Duration) bool {
 	age := b.limits.Now().Sub(s.at)
 	return (age < 0 || age >= ttl/2) && (b.keeper == nil || !b.keeper.Kept())

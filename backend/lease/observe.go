@@ -112,9 +112,9 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 	return c.position, slices.Collect(maps.Values(c.items)), true
 }
 
-// hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of an
-// election in names has changed, or of another one that this process has read and does not hold; or the driver has only
-// said that something has changed. The caller holds b.mu.
+// hear keeps what the driver tells, and returns true if that is news for the caller of Listen: the record of
+// an election in names has changed, or of another one that this process has read and does not hold; or the
+// driver has only said that something has changed. The caller holds b.mu.
 func (b *Backend) hear(names map[string]bool, items []Item, position uint64) (news bool) {
 	if news = len(items) == 0; news {
 		b.cache.untold = b.cache.begun

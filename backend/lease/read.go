@@ -70,8 +70,8 @@ func (b *Backend) read(ctx context.Context, names []string) (*view, []state, err
 	return v, states, nil
 }
 
-// beginReading returns the number of a reading that begins, and the keys of records and, as the cache has them, of
-// their holders' sessions: they will probably be needed, too.
+// beginReading returns the number of a reading that begins, and the keys of records and, as the cache has
+// them, of their holders' sessions: they will probably be needed, too.
 func (b *Backend) beginReading(names []string) (keys []Key, number uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +127,8 @@ func (b *Backend) complete(ctx context.Context, got *View, names []string) (*vie
 	return v, states, nil
 }
 
-// begin returns the states of elections with their records alone, and the keys of what must be read after those.
+// begin returns the states of elections with their records alone, and the keys of what must be read after
+// those.
 func (b *Backend) begin(v *view, names []string) (states []state, more []Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -279,8 +280,8 @@ type renewalSign struct {
 	heartbeat Heartbeat // of this lease
 }
 
-// deriveHeld notes the session of the holder, sets how long a challenger must watch the lease, and returns what
-// shows that it is renewed. The caller holds b.mu.
+// deriveHeld notes the session of the holder, sets how long a challenger must watch the lease, and returns
+// what shows that it is renewed. The caller holds b.mu.
 func (b *Backend) deriveHeld(v *view, s *state) (sign renewalSign) {
 	s.ObserveFor = min(max(s.TTL, b.limits.MinTTL), b.limits.MaxTTL)
 	if s.valid { // no session renews a record that was edited
@@ -300,7 +301,8 @@ func (b *Backend) deriveHeld(v *view, s *state) (sign renewalSign) {
 	return sign
 }
 
-// renewalBy notes the session that a record names, and returns what it says of this lease. The caller holds b.mu.
+// renewalBy notes the session that a record names, and returns what it says of this lease. The caller holds
+// b.mu.
 func (b *Backend) renewalBy(v *view, s *state) (sign renewalSign) {
 	if key, ok := sessionOf(&s.item); ok {
 		s.session = v.items[key]

@@ -80,8 +80,8 @@ func (r *renewing) split(s *session) (beating, rest []int) {
 	return beating, rest
 }
 
-// writeHeartbeat writes one heartbeat for leases of the session, and answers those whose records are unchanged
-// after it. It leaves the others for the next round; if the session has changed, all of them.
+// writeHeartbeat writes one heartbeat for leases of the session, and answers those whose records are
+// unchanged after it. It leaves the others for the next round; if the session has changed, all of them.
 func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	b := r.b
 	s := b.currentSession()
@@ -107,8 +107,8 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	return err
 }
 
-// answerHeartbeat answers leases for which a heartbeat has been written, unless their records are stale: these are
-// indexes in part. They are read in the next round.
+// answerHeartbeat answers leases for which a heartbeat has been written, unless their records are stale:
+// these are indexes in part. They are read in the next round.
 func (r *renewing) answerHeartbeat(part, stale []int) {
 	b, s := r.b, r.b.currentSession()
 	for _, n := range stale {
@@ -140,8 +140,8 @@ func (b *Backend) othersHeld(names []string, generation string) (others []string
 	return others
 }
 
-// rewrite reads leases. It answers those that this process no longer holds, and writes the records of those that a
-// heartbeat does not renew. It leaves the others for the next round.
+// rewrite reads leases. It answers those that this process no longer holds, and writes the records of those
+// that a heartbeat does not renew. It leaves the others for the next round.
 func (r *renewing) rewrite(ctx context.Context, part []int) error {
 	if len(part) == 0 {
 		return nil
@@ -195,8 +195,8 @@ func (r *renewing) rewrite(ctx context.Context, part []int) error {
 	return err
 }
 
-// stillOurs returns the grant of a lease, and whether the record that was read is of that grant, and nobody deposes
-// its holder.
+// stillOurs returns the grant of a lease, and whether the record that was read is of that grant, and nobody
+// deposes its holder.
 func (r *renewing) stillOurs(i int, st *state) (g grant, ours bool) {
 	h := &r.held[i]
 	g, ok := r.b.heldInTerm(h)
@@ -209,13 +209,15 @@ func (r *renewing) stillOurs(i int, st *state) (g grant, ours bool) {
 	return g, st.Request.Kind != backend.Depose
 }
 
-// inSession reports whether heartbeats of the present session renew the lease, and its record need not be written.
+// inSession reports whether heartbeats of the present session renew the lease, and its record need not be
+// written.
 func (r *renewing) inSession(st *state) bool {
 	s := r.b.currentSession()
 	return s != nil && st.record.Session == s.value.Generation && !r.mark
 }
 
-// rewritten returns the record that renews a lease under the session s, and has the marks if they are to be written.
+// rewritten returns the record that renews a lease under the session s, and has the marks if they are to be
+// written.
 func (r *renewing) rewritten(i int, st *state, s *session) *Record {
 	next := *st.record
 	next.Session, next.Heartbeat = s.value.Generation, NewHeartbeat()

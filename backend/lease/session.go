@@ -65,8 +65,8 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate) (*sessio
 		if err != nil {
 			return nil, err
 		}
-		// What is there is written over with another generation, and never goes on: it may be a late copy of an old
-		// request, or too large to read.
+		// What is there is written over with another generation, and never goes on: it may be a late copy of
+		// an old request, or too large to read.
 		there := &session{place: got.place(), item: got.Items[0]}
 		written, _, err := b.writeSession(ctx, there, next.successor(), nil)
 		if written || err != nil {

@@ -46,12 +46,12 @@ func (b *Backend) noteTerm(election string, term uint64) {
 	b.known[election] = reading{max(b.known[election].term, term), b.limits.Now().Unix()}
 }
 
-// unreadFor is after what time without a reading an election is forgotten, as if this process had started since.
-// Whoever takes part in an election reads it at least once a TTL.
+// unreadFor is after what time without a reading an election is forgotten, as if this process had started
+// since. Whoever takes part in an election reads it at least once a TTL.
 const unreadFor = int64(time.Hour / time.Second)
 
-// noteReading remembers what was read. Elections and processes come and go: if much is remembered, those of the past
-// are forgotten. The caller holds b.mu.
+// noteReading remembers what was read. Elections and processes come and go: if much is remembered, those of
+// the past are forgotten. The caller holds b.mu.
 func (b *Backend) noteReading(v *view, states []state) {
 	now := b.limits.Now()
 	for i := range states {

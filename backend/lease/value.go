@@ -42,7 +42,8 @@ type Record struct {
 	MovedFrom string   `json:"moved_from,omitempty"` // the election has moved from that backend, where it is sealed
 }
 
-// Lease returns what a record says of an election. Whether it may be believed, and for how long, is not in it.
+// Lease returns what a record says of an election. Whether it may be believed, and for how long, is not in
+// it.
 func (r *Record) Lease(election string) backend.Lease {
 	l := backend.Lease{
 		Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,

@@ -30,17 +30,20 @@ type Options struct {
 	// Leaders names other leaders, by election. An empty id: nobody leads it. It is copied.
 	Leaders map[string]string `yaml:"leaders" json:"leaders"`
 
-	// File is the absolute path of a file that says the same, without Self. It need not exist yet. Every call reads it.
+	// File is the absolute path of a file that says the same, without Self. It need not exist yet. Every call
+	// reads it.
 	File string `yaml:"file" json:"file"`
 
-	// Dir, if set, is a directory as in file.Options that keeps the leaderships. Then two processes never lead.
+	// Dir, if set, is a directory as in file.Options that keeps the leaderships. Then two processes never
+	// lead.
 	Dir string `yaml:"dir" json:"dir"`
 
-	// MaxTTL is the greatest TTL, from 50 ms to 1 h, the same for all members. With File and without Dir a newly
-	// named process waits for so long before it leads. Default: 15 s.
+	// MaxTTL is the greatest TTL, from 50 ms to 1 h, the same for all members. With File and without Dir a
+	// newly named process waits for so long before it leads. Default: 15 s.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// Store, if set, keeps the leaderships, for several managers in this process. Without effect if Dir is set.
+	// Store, if set, keeps the leaderships, for several managers in this process. Without effect if Dir is
+	// set.
 	Store *memory.Store `yaml:"-" json:"-"`
 }
 

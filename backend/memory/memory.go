@@ -171,8 +171,8 @@ func (c *client) Observe(ctx context.Context, seen []backend.Lease) (changed []b
 	return changed, err
 }
 
-// Listen observes at once, and again after each change of a record, until a lease is not as it was seen. A change
-// while it observes is followed by one more look.
+// Listen observes at once, and again after each change of a record, until a lease is not as it was seen. A
+// change while it observes is followed by one more look.
 func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
 	for {
 		c.mu.Lock()

@@ -305,8 +305,9 @@ func keepsMarks(store backend.Backend) bool {
 	return ok
 }
 
-// mark changes the marks of leases that one store has granted, and returns the attempts without those whose leases have
-// been lost by then, which it releases and answers. It leaves alone a store without marks, and marks that are right.
+// mark changes the marks of leases that one store has granted, and returns the attempts without those whose
+// leases have been lost by then, which it releases and answers. It leaves alone a store without marks, and
+// marks that are right.
 func (b *Backend) mark(
 	ctx context.Context, s side, attempts []*attempt, change func(*attempt, *backend.Held),
 ) (done []*attempt, err error) {

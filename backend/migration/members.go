@@ -85,8 +85,8 @@ func (b *Backend) record(o, n backend.Record) backend.Record {
 	return n
 }
 
-// fromBoth lists what is in both stores, in order of keys. pick combines two items with the same key. At stage
-// To the new store suffices if there is something.
+// fromBoth lists what is in both stores, in order of keys. pick combines two items with the same key. At
+// stage To the new store suffices if there is something.
 func fromBoth[T any](
 	b *Backend, list func(backend.Backend) ([]T, error), key func(T) string, pick func(o, n T) T,
 ) (merged []T, err error) {

@@ -179,8 +179,9 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Inspect asks the stores by which this process leads, if they are Inspectors. Each diagnostic begins with the
-// store's name. If one store cannot be read, Inspect returns the diagnostics of the other beside the error.
+// Inspect asks the stores by which this process leads, if they are Inspectors. Each diagnostic begins with
+// the store's name. If one store cannot be read, Inspect returns the diagnostics of the other beside the
+// error.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.enter(ctx, ""); err != nil {
 		return nil, err

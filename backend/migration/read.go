@@ -79,8 +79,9 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 	return nil
 }
 
-// readMembers finds out which holders of these leases of the old store need the new lease, too: those have a member
-// record in the new store before they bid. A holder without one is at stage from, or knows nothing of migrations.
+// readMembers finds out which holders of these leases of the old store need the new lease, too: those have a
+// member record in the new store before they bid. A holder without one is at stage from, or knows nothing of
+// migrations.
 func (b *Backend) readMembers(ctx context.Context, leases []backend.Lease) error {
 	var unknown []backend.Nonce
 	b.mu.Lock()

@@ -130,8 +130,8 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	return c, err
 }
 
-// openForCall opens a connection for calls. If the server has no place, the connection that waits for notifications gives
-// up its own.
+// openForCall opens a connection for calls. If the server has no place, the connection that waits for
+// notifications gives up its own.
 func (d *driver) openForCall(ctx context.Context) (conn, error) {
 	c, err := d.open(ctx, false)
 	for gave := false; is(err, full...) && (gave || d.notifier.giveWay()); gave = true {
@@ -172,14 +172,15 @@ func (d *driver) setUp(ctx context.Context, c conn, waits bool) error {
 	return err
 }
 
-// endTransactionSQL ends what the program has left open on a connection of its pool, before anything else: the snapshot is
-// old, and autocommit=1 would commit it.
+// endTransactionSQL ends what the program has left open on a connection of its pool, before anything else:
+// the snapshot is old, and autocommit=1 would commit it.
 const endTransactionSQL = "ROLLBACK AND NO CHAIN NO RELEASE;\nUNLOCK TABLES"
 
 // sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say.
 // See docs/design/mysql.md, "Connections". A statement waits for a lock for a second at most, so that it ends
 // soon after its client has given up. timestamp=DEFAULT undoes a frozen clock. A transaction that a client
-// leaves open ends with its connection. A leader with the greatest TTL is silent for 100 s, and keeps its connection (wait_timeout). Each text names its character set, since that of the connection may be any.
+// leaves open ends with its connection. A leader with the greatest TTL is silent for 100 s, and keeps its
+// connection (wait_timeout). Each text names its character set, since that of the connection may be any.
 // Errors are in English, since hints depend on which right one names.
 const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1, time_zone=_utf8mb4'+00:00', timestamp=DEFAULT, completion_type=0,
  sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=300,
@@ -187,8 +188,8 @@ const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1
  /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d, tmp_disk_table_size=18446744073709551615 */`
 
 // query sends statements in one message, and returns the rows of all results. The server has the whole
-// message before it begins, so it never waits for this process while it holds a lock. A second copy of a message has no
-// effect ([client.Send]): all changes are conditional.
+// message before it begins, so it never waits for this process while it holds a lock. A second copy of a
+// message has no effect ([client.Send]): all changes are conditional.
 func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -221,9 +222,10 @@ func isFinal(err error) bool {
 	return code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err)
 }
 
-// Query sends statements about another table in one message, on a connection of this Backend's own, and returns the
-// rows of all results. The session is in UTC, in strict mode, and at READ COMMITTED. A message may reach the server
-// twice, so that statements must mean the same the second time. Package mysqltable uses it.
+// Query sends statements about another table in one message, on a connection of this Backend's own, and
+// returns the rows of all results. The session is in UTC, in strict mode, and at READ COMMITTED. A message
+// may reach the server twice, so that statements must mean the same the second time. Package mysqltable uses
+// it.
 func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -239,8 +241,8 @@ var errWaits = errors.New("a statement waits")
 
 const waitsWithin = 2 * time.Second
 
-// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to commit. It asks
-// on a connection beside the one that may wait.
+// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to
+// commit. It asks on a connection beside the one that may wait.
 func (d *driver) waits(ctx context.Context) bool {
 	c, err := d.conns.Take(ctx, true)
 	if err != nil {

@@ -42,7 +42,8 @@ var (
 	rights      = append([]uint16{1044, 1045, 1251, 1698, 1820, 1862, 3118, 4151}, tableRights...)
 )
 
-// Errors about which an administrator must act, by class of their SQLSTATE and, if that says nothing, by number.
+// Errors about which an administrator must act, by class of their SQLSTATE and, if that says nothing, by
+// number.
 var (
 	deniedClasses = []string{
 		"21", "22", "42", // another table, another server, or variables that the DSN sets
@@ -60,8 +61,8 @@ var (
 		1153, errInsecure, errStatementLog, 3098, // settings of the server
 	}, rights)
 
-	// These are of such a class, and go away by themselves: another process has made the row, or a limit of the account or
-	// server is reached.
+	// These are of such a class, and go away by themselves: another process has made the row, or a limit of
+	// the account or server is reached.
 	transient = []uint16{1022, errDuplicate, 1586, 1203, 1226, 1461}
 )
 
@@ -99,9 +100,10 @@ func isDenied(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
 }
 
-// deniedLogin is the text of error 1044, which names the account, and mostly the database, in any language that the server
-// has before a session is set up: a name begins after no letter, as in "l'utilisateur", or after a Chinese one, and MySQL's
-// French host with an @. That of error 1045 has the host that the server saw.
+// deniedLogin is the text of error 1044, which names the account, and mostly the database, in any language
+// that the server has before a session is set up: a name begins after no letter, as in "l'utilisateur", or
+// after a Chinese one, and MySQL's French host with an @. That of error 1045 has the host that the server
+// saw.
 var deniedLogin = regexp.MustCompile(`(?:^|\P{Latin})'(.*)'@'@?([^']*)'(?:.*?'(.*)')?`)
 
 func (d *driver) Hint(err error, s *relational.Survey) string {

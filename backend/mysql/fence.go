@@ -32,9 +32,9 @@ var ErrFenced = errors.New("fenced: this term is not that of the leader")
 // A fence does not protect data in another server. Between the expiry of a lease and the next
 // grant, its term still passes. The account needs SELECT.
 type Fence struct {
-	// Schema and Prefix are those of [Options]. The table must be in the server that db of Do writes to, in any schema.
-	// If none is named, it is that of the DSN, and Do makes sure that nobody has said USE on the connection, which takes
-	// two requests more.
+	// Schema and Prefix are those of [Options]. The table must be in the server that db of Do writes to, in
+	// any schema. If none is named, it is that of the DSN, and Do makes sure that nobody has said USE on the
+	// connection, which takes two requests more.
 	Schema, Prefix string
 
 	// Hold bounds how long a client that stops between the fence and COMMIT keeps a
@@ -43,9 +43,9 @@ type Fence struct {
 	Hold time.Duration
 }
 
-// The fence locks the row of the record, which renewals do not write. It uses LOCK IN SHARE MODE,
-// since FOR SHARE takes no lock on MariaDB 10.11 (measured). What the program's connection was told of character sets and limits
-// does not matter.
+// The fence locks the row of the record, which renewals do not write. It uses LOCK IN SHARE MODE, since FOR
+// SHARE takes no lock on MariaDB 10.11 (measured). What the program's connection was told of character sets
+// and limits does not matter.
 const (
 	limitHoldSQL = `SET @go_election_idle = @@SESSION.wait_timeout, @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
  @go_election_results = @@SESSION.character_set_results, @go_election_text = @@SESSION.collation_connection,

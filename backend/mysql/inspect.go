@@ -14,7 +14,8 @@ const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 've
  'innodb_flush_log_at_trx_commit', 'max_connections', 'max_allowed_packet', 'wsrep_on', 'group_replication_group_name',
  'group_replication_single_primary_mode')`
 
-// connectionsSQL asks how many connections this account has, and may have, and how many processes were seen lately.
+// connectionsSQL asks how many connections this account has, and may have, and how many processes were seen
+// lately.
 const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections UNION ALL SELECT 'account_connected', COUNT(*) FROM information_schema.PROCESSLIST
  WHERE CAST(USER AS BINARY) = CAST(SUBSTRING_INDEX(USER(), '@', 1) AS BINARY)
  UNION ALL SELECT 'processes', COUNT(*) FROM {table} WHERE kind = 'session' AND at > UTC_TIMESTAMP(6) - INTERVAL 2 MINUTE`
@@ -61,7 +62,8 @@ func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	return list
 }
 
-// connections says how many connections there will be, and how many are left. A process that follows has one that waits.
+// connections says how many connections there will be, and how many are left. A process that follows has one
+// that waits.
 func connections(vars map[string]string) backend.Diagnostic {
 	fact := func(name string) int {
 		n, _ := strconv.Atoi(vars[name])

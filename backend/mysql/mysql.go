@@ -28,20 +28,21 @@ type Options struct {
 	// user:password@tcp(host:3306)/schema?tls=true. It is never shown.
 	DSN string `yaml:"dsn" json:"dsn"`
 
-	// DSNFile is a file with the DSN, where user and password may be replaced: each connection reads it again.
-	// DSN must be set, too. In a configuration it is dsn_file. Default: none.
+	// DSNFile is a file with the DSN, where user and password may be replaced: each connection reads it
+	// again. DSN must be set, too. In a configuration it is dsn_file. Default: none.
 	DSNFile string `yaml:"-" json:"-"`
 
 	// Config has the same in separate fields. It is copied.
 	Config *mysql.Config `yaml:"-" json:"-"`
 
-	// DB is the program's own pool, and stays open: one of its connections is kept, a second one while the program
-	// does not wait for it, and up to two more for some seconds while the server is slow. It must be able to open two at least,
-	// besides those that the program needs at once, with multiStatements=true and a readTimeout of none or at least 5 s.
+	// DB is the program's own pool, and stays open: one of its connections is kept, a second one while the
+	// program does not wait for it, and up to two more for some seconds while the server is slow. It must be
+	// able to open two at least, besides those that the program needs at once, with multiStatements=true and
+	// a readTimeout of none or at least 5 s.
 	DB *sql.DB `yaml:"-" json:"-"`
 
-	// Schema and Prefix name the table: `schema`.`prefix_item`. ASCII letters, digits and underscores, up to 48.
-	// Schema defaults to that of the DSN or Config, Prefix to DefaultPrefix. With a DB it is that of the
+	// Schema and Prefix name the table: `schema`.`prefix_item`. ASCII letters, digits and underscores, up to
+	// 48. Schema defaults to that of the DSN or Config, Prefix to DefaultPrefix. With a DB it is that of the
 	// first connection on which nobody has said USE: name it if the program says USE on each.
 	Schema string `yaml:"schema" json:"schema"`
 	Prefix string `yaml:"prefix" json:"prefix"`

@@ -11,15 +11,15 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// surveySQL asks for the schema of the connection, for the account whose rights the server applies, for another schema with
-// a table like ours that it may see, and whether the schema that is meant has a table of the name. A schema is written as the
-// server keeps it.
+// surveySQL asks for the schema of the connection, for the account whose rights the server applies, for
+// another schema with a table like ours that it may see, and whether the schema that is meant has a table of
+// the name. A schema is written as the server keeps it.
 const surveySQL = `SELECT COALESCE(DATABASE(), ''), CURRENT_USER(), COALESCE((SELECT MIN(c.TABLE_SCHEMA) FROM information_schema.COLUMNS c
  WHERE c.TABLE_NAME = {name} AND c.COLUMN_NAME = 'version' AND c.TABLE_SCHEMA <> {schema}), '') UNION ALL
  SELECT i.TABLE_SCHEMA, '', '' FROM information_schema.TABLES i WHERE i.TABLE_NAME = {name} AND i.TABLE_SCHEMA = {schema}`
 
-// Survey implements [relational.Dialect]. A connection on which nobody has said USE leads to the schema of its DSN: see
-// untold. A server has the tables of many programs, so other schemas matter to hints only.
+// Survey implements [relational.Dialect]. A connection on which nobody has said USE leads to the schema of
+// its DSN: see untold. A server has the tables of many programs, so other schemas matter to hints only.
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	schema := "DATABASE()"
 	if t := d.Settled(); t.Schema != "" {
@@ -49,11 +49,12 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	return s, nil
 }
 
-// errTold is the error of a connection on which somebody has said USE, while it is not known yet which schema is meant.
+// errTold is the error of a connection on which somebody has said USE, while it is not known yet which schema
+// is meant.
 var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by USE, and the Options name none", backend.ErrUnavailable)
 
-// untold makes a connection of the program's pool as it was when it was made, and returns errTold if it cannot be: no
-// statement says which schema the DSN names. A temporary table hides the table.
+// untold makes a connection of the program's pool as it was when it was made, and returns errTold if it
+// cannot be: no statement says which schema the DSN names. A temporary table hides the table.
 func (d *driver) untold(ctx context.Context, c conn) error {
 	if d.Settled().Schema == "" {
 		if said, err := saidUse(ctx, c); err != nil || said {
@@ -72,8 +73,8 @@ func (d *driver) untold(ctx context.Context, c conn) error {
 	return err
 }
 
-// roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in, and whether changes reach the
-// binary log. MariaDB has no word for an account's own roles.
+// roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in, and whether
+// changes reach the binary log. MariaDB has no word for an account's own roles.
 const roleSQL = `SELECT COALESCE(/*M! (SELECT QUOTE(ROLE_NAME) FROM information_schema.APPLICABLE_ROLES WHERE IS_DEFAULT = 'YES' LIMIT 1), 'NONE' */
  /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */), @@SESSION.sql_log_bin`
 

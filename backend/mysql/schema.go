@@ -81,7 +81,8 @@ func grant(rights, table, account string) string {
 	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
 }
 
-// placeholderAccount stands for an account that is not known, or anonymous: nobody should grant that one anything.
+// placeholderAccount stands for an account that is not known, or anonymous: nobody should grant that one
+// anything.
 const placeholderAccount = "'user'@'host'"
 
 // account returns an account in the form of SQL statements. Quotes are doubled, since the

@@ -22,10 +22,11 @@ const serverSQL = `REPLACE(REPLACE(CONCAT_WS(':', @@server_id, /*!80000 @@server
 const uidSQL = `SET @go_election_uid = /*!80000 NULL */ /*M! (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES
  WHERE VARIABLE_NAME = 'SERVER_UID') */`
 
-// placeSQL is the identity of the table, as far as a member or observer may read it: the schema, and on MySQL the second
-// in which it was made. A copy of the rows in another one is another store. On MariaDB that time is of a file, and
-// changes with its mode or links; then what was opened before still has the former one, so that two answers differ.
-// A table of another engine, which keeps no row locked, is no store: nobody has an epoch with that place.
+// placeSQL is the identity of the table, as far as a member or observer may read it: the schema, and on MySQL
+// the second in which it was made. A copy of the rows in another one is another store. On MariaDB that time
+// is of a file, and changes with its mode or links; then what was opened before still has the former one, so
+// that two answers differ. A table of another engine, which keeps no row locked, is no store: nobody has an
+// epoch with that place.
 const placeSQL = `COALESCE((SELECT IF(i.ENGINE <> 'InnoDB', '` + noPlace + `', LEFT(SHA2(CONCAT_WS('/', i.TABLE_SCHEMA /*!80000 , i.CREATE_TIME */), 256), 12)) FROM information_schema.TABLES i WHERE i.TABLE_SCHEMA = {schema} AND i.TABLE_NAME = {name}), '')`
 
 // noPlace is the place of a table of another engine.
@@ -65,9 +66,9 @@ const (
 	// lockSQL lets nobody else make an item.
 	lockSQL = `SELECT 1 FROM {table} WHERE kind = 'origin' AND name = '' FOR UPDATE`
 
-	// compareSQL locks the rows, and compares them: those that are put for update, those that are only checked
-	// for share, as a fence does. A change is 0 if all its items are as they were read, 1 if not, and 2 if somebody
-	// else has locked a row, which is skipped. The result is NULL in another epoch.
+	// compareSQL locks the rows, and compares them: those that are put for update, those that are only
+	// checked for share, as a fence does. A change is 0 if all its items are as they were read, 1 if not, and
+	// 2 if somebody else has locked a row, which is skipped. The result is NULL in another epoch.
 	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND SUBSTRING_INDEX({epoch}, '.', 1) = CONCAT(@go_election_server, '-', ` + placeSQL + `)
  AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, COALESCE((SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
   WHEN COALESCE(l.version, '') <=> q.w AND (q.b IS NULL OR q.b <=> l.value) THEN 0 ELSE 1 END) AS s FROM ` + columnsSQL + ` q
@@ -105,5 +106,6 @@ func literal(text string) string {
 	return "CONVERT(FROM_BASE64('" + base64.StdEncoding.EncodeToString([]byte(text)) + "') USING utf8mb4)"
 }
 
-// hexText is literal in a form that the server knows while it plans: with it information_schema opens one table.
+// hexText is literal in a form that the server knows while it plans: with it information_schema opens one
+// table.
 func hexText(s string) string { return "_utf8mb4 X'" + hex.EncodeToString([]byte(s)) + "'" }

@@ -33,8 +33,9 @@ const chunk = 500
 // Close implements [beside.Lock].
 func (t *table) Close() error { return nil }
 
-// state says what a row means. Each row that is not ours is watched for as long as one of another program's may be
-// relied on, also one that an operator has deleted: the program that led by it may not have read it since.
+// state says what a row means. Each row that is not ours is watched for as long as one of another program's
+// may be relied on, also one that an operator has deleted: the program that led by it may not have read it
+// since.
 func (t *table) state(r *row) beside.State {
 	s := beside.State{Sealed: r.time == sealed, Watch: t.lifetime, Version: "no row", Seen: *r}
 	switch {
@@ -48,7 +49,8 @@ func (t *table) state(r *row) beside.State {
 		s.Firm = s.Term == 0 && !r.expired
 	}
 
-	// When clocks spring forward, a row that was written a second before is an hour old to the other programs.
+	// When clocks spring forward, a row that was written a second before is an hour old to the other
+	// programs.
 	now := r.now.In(t.zone)
 	_, before := now.Zone()
 	if _, end := now.ZoneBounds(); !end.IsZero() {
@@ -85,8 +87,8 @@ func (t *table) Take(ctx context.Context, takings []beside.Taking) ([]beside.Res
 	return results, nil
 }
 
-// take takes a row, or makes it. The statement is pinned to the holder and the time that were read, and if they are
-// another program's, to its own comparison.
+// take takes a row, or makes it. The statement is pinned to the holder and the time that were read, and if
+// they are another program's, to its own comparison.
 func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Result {
 	key, holder, at, statement := text(o.Election), text(t.shape.holderOf(o.ID, o.Term)), "NOW()", takeSQL
 	if o.Sealed {
@@ -167,8 +169,8 @@ func (t *table) renew(ctx context.Context, elections, pairs []string) ([]row, er
 	return t.read(ctx, what, elections, t.statement(renewSQL, strings.Join(pairs, ", ")))
 }
 
-// kept says what has become of a row that was to be renewed. One that is to be sealed, or no longer, is taken once
-// more as it is.
+// kept says what has become of a row that was to be renewed. One that is to be sealed, or no longer, is taken
+// once more as it is.
 func (t *table) kept(ctx context.Context, r *row, o *beside.Owned) beside.Result {
 	result := t.result(r, o)
 	if r.holder == t.shape.holderOf(o.ID, o.Term) && o.Sealed != (r.time == sealed) {

@@ -27,14 +27,15 @@ const (
 	readSQL = `SELECT {key}, {holder}, COALESCE(CAST({at} AS CHAR), ''), COALESCE(TIMESTAMPDIFF(MICROSECOND, {at}, UTC_TIMESTAMP(6)), 1000000000000000),
  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), {expired} FROM {table} WHERE {key} IN (?)`
 
-	// insertSQL never changes a row. It is sent only if there is none, since each use takes an AUTO_INCREMENT number.
+	// insertSQL never changes a row. It is sent only if there is none, since each use takes an AUTO_INCREMENT
+	// number.
 	insertSQL = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE {key} = {key}`
 
 	takeSQL        = `UPDATE {table} SET {holder} = ?, {at} = ? WHERE {key} = ? AND {holder} = ? AND {at} = ?`
 	takeExpiredSQL = takeSQL + ` AND {expired}`
 
-	// unlockedSQL returns those rows that nobody else has locked. Only they are renewed, so that one election does not
-	// hold up the others.
+	// unlockedSQL returns those rows that nobody else has locked. Only they are renewed, so that one election
+	// does not hold up the others.
 	unlockedSQL = `SELECT {key}, {holder} FROM {table} WHERE ({key}, {holder}) IN (?) AND {at} <> '` + sealed + `' FOR UPDATE SKIP LOCKED`
 	renewSQL    = `UPDATE {table} SET {at} = NOW() WHERE ({key}, {holder}) IN (?) AND {at} <> '` + sealed + `'`
 
@@ -85,8 +86,8 @@ func (t *table) query(ctx context.Context, what string, statements ...string) (r
 	return rows, nil
 }
 
-// checkTable checks once that the table's time is a TIMESTAMP. A DATETIME would be in each program's own zone, hours
-// away from the times of this module.
+// checkTable checks once that the table's time is a TIMESTAMP. A DATETIME would be in each program's own
+// zone, hours away from the times of this module.
 func (t *table) checkTable(ctx context.Context) error {
 	kinds, err := t.server.Query(ctx, t.statement(kindSQL, text(t.options.Table), text(t.shape.time)))
 	switch {
@@ -101,8 +102,8 @@ func (t *table) checkTable(ctx context.Context) error {
 	return nil
 }
 
-// read sends statements, and then reads the rows of elections, in their order. So what it returns is as it stands
-// after the statements, whatever has become of them.
+// read sends statements, and then reads the rows of elections, in their order. So what it returns is as it
+// stands after the statements, whatever has become of them.
 func (t *table) read(ctx context.Context, what string, elections []string, statements ...string) ([]row, error) {
 	keys := []string{text("")}
 	for _, name := range elections {

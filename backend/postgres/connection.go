@@ -18,9 +18,9 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// exec sends statements in one message, and returns the results of its queries. The server has the whole message
-// before it begins, so it never waits for this process while it holds a lock. A second copy of a message has no effect
-// ([client.Send]): all changes are conditional.
+// exec sends statements in one message, and returns the results of its queries. The server has the whole
+// message before it begins, so it never waits for this process while it holds a lock. A second copy of a
+// message has no effect ([client.Send]): all changes are conditional.
 func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result, error) {
 	results, err := d.try(ctx, statements)
 	switch {
@@ -58,9 +58,9 @@ func (d *driver) try(ctx context.Context, statements string) ([]*pgconn.Result, 
 	return client.Send(ctx, d.ctx, &d.conns, sendCopy, isFinal)
 }
 
-// send sends a transaction that begins with limitSQL, and returns the results of its queries. The server counts the
-// reading of a message, too, so somebody's limit of a millisecond may end it before that is lifted. Then it is sent
-// again in two messages, of which the first one only lifts the limit.
+// send sends a transaction that begins with limitSQL, and returns the results of its queries. The server
+// counts the reading of a message, too, so somebody's limit of a millisecond may end it before that is
+// lifted. Then it is sent again in two messages, of which the first one only lifts the limit.
 func send(ctx context.Context, c *pgconn.PgConn, statements string) (results []*pgconn.Result, err error) {
 	for try := range 5 {
 		rest := statements
@@ -82,8 +82,9 @@ func send(ctx context.Context, c *pgconn.PgConn, statements string) (results []*
 	return slices.DeleteFunc(results, func(r *pgconn.Result) bool { return !r.CommandTag.Select() }), err
 }
 
-// onConnection completes statements with what depends on the connection: {newer}, and {pid} of the process that the
-// server named when it was made. A lock is waited for {patience} ms, so that there is time to say who has it.
+// onConnection completes statements with what depends on the connection: {newer}, and {pid} of the process
+// that the server named when it was made. A lock is waited for {patience} ms, so that there is time to say
+// who has it.
 func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) string {
 	newer, patience := "", time.Second
 	if by, ok := ctx.Deadline(); ok {
@@ -96,7 +97,8 @@ func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) stri
 		"{pid}", fmt.Sprint(c.PID())).Replace(statements)
 }
 
-// isFinal reports whether another connection would answer the same. If none could be made, the next call makes one.
+// isFinal reports whether another connection would answer the same. If none could be made, the next call
+// makes one.
 func isFinal(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
@@ -111,8 +113,8 @@ func textSQL(text string) string {
 	return "convert_from(decode('" + base64.StdEncoding.EncodeToString([]byte(text)) + "','base64'),'UTF8')"
 }
 
-// plainly leaves of an error of connecting what an operator needs: what the server refused, if it did, since the text of pgx
-// begins with an attempt to use TLS.
+// plainly leaves of an error of connecting what an operator needs: what the server refused, if it did, since
+// the text of pgx begins with an attempt to use TLS.
 func plainly(err error) error {
 	what := map[string]string{wrongPassword: "password", wrongAccount: "login", noDatabase: "database"}[code(err)]
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && what != "" {
@@ -151,8 +153,8 @@ func code(err error) string {
 	return ""
 }
 
-// standby reports whether the server can only be read. One that refuses a transaction that may write has no code of its
-// own: that is known by the file of the server's source.
+// standby reports whether the server can only be read. One that refuses a transaction that may write has no
+// code of its own: that is known by the file of the server's source.
 func standby(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return errors.Is(err, errStandby) || ok && e.Code == notSupported && e.File == "variable.c"

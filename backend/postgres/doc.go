@@ -15,9 +15,11 @@
 //     It may come back as a primary no sooner than MaxTTL after the last one was stopped. The same holds
 //     for an older copy of the data.
 //   - fsync and full_page_writes are on.
-//   - Name the schema: [Options].Schema. Behind PgBouncer it is needed, and there all works but notifications:
-//     a handover then takes until the next poll. Nothing depends on what others set on a shared connection.
-//   - Row level security must not apply to members: what it hides would look as if it were not there. They are denied.
+//   - Name the schema: [Options].Schema. Behind PgBouncer it is needed, and there all works but
+//     notifications: a handover then takes until the next poll. Nothing depends on what others set on a
+//     shared connection.
+//   - Row level security must not apply to members: what it hides would look as if it were not there. They
+//     are denied.
 //   - Do not edit or delete rows, and use Depose to end a leadership.
 //
 // docs/design/postgres.md says how rows become items, and what happens in failovers;

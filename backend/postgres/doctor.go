@@ -51,8 +51,8 @@ func (d *driver) Grant(ctx context.Context, t relational.Table, account string) 
 	return err
 }
 
-// inspectSQL asks for what matters, and how many connections are left to this account: by the limits of the server, the
-// role and the database.
+// inspectSQL asks for what matters, and how many connections are left to this account: by the limits of the
+// server, the role and the database.
 const inspectSQL = readingSQL + `
 SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),

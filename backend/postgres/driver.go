@@ -47,7 +47,8 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// Moved implements [relational.Dialect]. Idle connections of the program's pool may lead to the former server, too.
+// Moved implements [relational.Dialect]. Idle connections of the program's pool may lead to the former
+// server, too.
 func (d *driver) Moved() {
 	d.conns.Moved()
 	d.reset()

@@ -35,9 +35,9 @@ var ErrFenced = errors.New("fenced: this term is not that of the leader")
 // Until the transaction has ended no other leader is elected; renewals go on. The account needs SELECT,
 // and UPDATE of the column kind. Between the expiry of a lease and the next grant, its term still passes.
 type Fence struct {
-	// Schema and Prefix are those of [Options]. If no schema is named, Check asks for that to which the search_path leads
-	// with which the connection began, as a Backend does, which takes one request more: there must be one table. What the
-	// search_path of the transaction is decides nothing.
+	// Schema and Prefix are those of [Options]. If no schema is named, Check asks for that to which the
+	// search_path leads with which the connection began, as a Backend does, which takes one request more:
+	// there must be one table. What the search_path of the transaction is decides nothing.
 	Schema, Prefix string
 
 	// Hold bounds how long a client that stops within the transaction keeps a successor from being
@@ -45,8 +45,8 @@ type Fence struct {
 	Hold time.Duration
 }
 
-// fenceSQL locks the row of the record, which renewals do not write. Text comes in base64 and goes as bytes, since the
-// program's connection may have another encoding.
+// fenceSQL locks the row of the record, which renewals do not write. Text comes in base64 and goes as bytes,
+// since the program's connection may have another encoding.
 const fenceSQL = `SELECT convert_to(value, 'UTF8'), set_config('idle_in_transaction_session_timeout', $2, true) FROM {table}
  WHERE kind = 'record' AND name = convert_from(decode($1, 'base64'), 'UTF8') FOR SHARE`
 

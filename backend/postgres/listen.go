@@ -9,8 +9,8 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// Listen implements [lease.Listener] by LISTEN, on the connection of the calls while none uses it. It only says that
-// something has changed. A position is how often that was said, plus one.
+// Listen implements [lease.Listener] by LISTEN, on the connection of the calls while none uses it. It only
+// says that something has changed. A position is how often that was said, plus one.
 func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -30,8 +30,9 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	})
 }
 
-// hear waits until something may have changed, also before this connection listened. What comes during a call is kept by
-// the connection. One that leads to a pooler, which would give notifications to others, does not listen.
+// hear waits until something may have changed, also before this connection listened. What comes during a call
+// is kept by the connection. One that leads to a pooler, which would give notifications to others, does not
+// listen.
 func (d *driver) hear(ctx context.Context, c *conn) (err error) {
 	if c.hears {
 		_, err = c.WaitForNotification(ctx)
@@ -48,8 +49,8 @@ func (d *driver) hear(ctx context.Context, c *conn) (err error) {
 const beginLimit = time.Second
 
 func (d *driver) listen(ctx context.Context, c *conn) (err error) {
-	// A call that needs the connection waits until it listens: to break a statement off is to lose the connection, and
-	// the server may have no place for another one.
+	// A call that needs the connection waits until it listens: to break a statement off is to lose the
+	// connection, and the server may have no place for another one.
 	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginLimit)
 	defer cancel()
 	if !c.pooled {
@@ -69,5 +70,6 @@ func (d *driver) listen(ctx context.Context, c *conn) (err error) {
 	return err
 }
 
-// stayIdleSQL keeps the server from ending a connection that only listens. Servers before PostgreSQL 14 do not.
+// stayIdleSQL keeps the server from ending a connection that only listens. Servers before PostgreSQL 14 do
+// not.
 const stayIdleSQL = `; SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout'`

@@ -10,9 +10,9 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// surveySQL asks for the search path of the connection, for that with which it began, for the schema to which the latter
-// leads, for the role, for all tables that may be meant, and whether the schema is there that was named. The first two differ if somebody
-// has told the connection another one.
+// surveySQL asks for the search path of the connection, for that with which it began, for the schema to which
+// the latter leads, for the role, for all tables that may be meant, and whether the schema is there that was
+// named. The first two differ if somebody has told the connection another one.
 const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL + encodingSQL +
 	`SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
 	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_database(), pg_catalog.current_schema(),
@@ -25,9 +25,10 @@ SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {schema}), (SELECT min(n
 const oursSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = '{name}' AND c.relpersistence <> 't'
  AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'written')`
 
-// tablesSQL has the tables of the name to which the search path may lead, with which this connection began: this account, and
-// others if "$user" is in it, which stands for as many schemas as there are roles. No right hides a table in pg_class.
-// A stranger's table with other columns does not count, nor do temporary ones, which are of one connection.
+// tablesSQL has the tables of the name to which the search path may lead, with which this connection began:
+// this account, and others if "$user" is in it, which stands for as many schemas as there are roles. No right
+// hides a table in pg_class. A stranger's table with other columns does not count, nor do temporary ones,
+// which are of one connection.
 const tablesSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_settings p ON p.name = 'search_path'
  WHERE c.relname = '{name}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
  AND (n.nspname IN (SELECT btrim(s, '" ') FROM regexp_split_to_table(p.reset_val, ',') AS s)
@@ -67,8 +68,8 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	return s, nil
 }
 
-// CreateTable implements [relational.Dialect]. If no schema was named, none is made where another one has been made
-// since the survey.
+// CreateTable implements [relational.Dialect]. If no schema was named, none is made where another one has
+// been made since the survey.
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	make := createSQL(ascii(t))
 	if d.Table.Schema == "" {
@@ -78,8 +79,8 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	return err
 }
 
-// hintToMake says how an administrator makes a missing table for this account. The statements end the text, so that
-// they can be pasted.
+// hintToMake says how an administrator makes a missing table for this account. The statements end the text,
+// so that they can be pasted.
 func hintToMake(t relational.Table, account string) string {
 	return "; if it is in another database, correct the dsn; an administrator, with a dsn of their own, " +
 		"makes the table and grants the rights by \"elect schema --apply --grant-to " +

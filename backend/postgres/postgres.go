@@ -41,22 +41,23 @@ type Options struct {
 	// several hosts the primary is used. It is never shown.
 	DSN string `yaml:"dsn" json:"dsn"`
 
-	// DSNFile is a file with the DSN, where the password may be replaced: it is read again when the server refuses a
-	// login, as are all files that the DSN names, and once a minute. DSN must be set, too. In a configuration it is
-	// dsn_file. Default: none.
+	// DSNFile is a file with the DSN, where the password may be replaced: it is read again when the server
+	// refuses a login, as are all files that the DSN names, and once a minute. DSN must be set, too. In a
+	// configuration it is dsn_file. Default: none.
 	DSNFile string `yaml:"-" json:"-"`
 
-	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of
-	// package pgx/v5/stdlib. One connection is taken for long, and replaced once a minute; one more for some
-	// seconds while the server is slow. Pool opens others in their place, up to its MaxConns. DB does not, so it must be
-	// able to open two at least, besides those that the program needs at once.
+	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of package
+	// pgx/v5/stdlib. One connection is taken for long, and replaced once a minute; one more for some seconds
+	// while the server is slow. Pool opens others in their place, up to its MaxConns. DB does not, so it must
+	// be able to open two at least, besides those that the program needs at once.
 	Pool *pgxpool.Pool `yaml:"-" json:"-"`
 	DB   *sql.DB       `yaml:"-" json:"-"`
 
-	// Schema and Prefix name the table: schema.prefix_item. A prefix has small ASCII letters, digits and underscores, up
-	// to 48, and defaults to DefaultPrefix. Schema, up to 64 characters, defaults to that to which the search_path leads
-	// with which a connection begins. That is settled by the first call, and only if the search_path leads nobody to a
-	// second table. A missing table is not made behind a pooler, or beside that of another schema, unless Schema is named.
+	// Schema and Prefix name the table: schema.prefix_item. A prefix has small ASCII letters, digits and
+	// underscores, up to 48, and defaults to DefaultPrefix. Schema, up to 64 characters, defaults to that to
+	// which the search_path leads with which a connection begins. That is settled by the first call, and only
+	// if the search_path leads nobody to a second table. A missing table is not made behind a pooler, or
+	// beside that of another schema, unless Schema is named.
 	Schema string `yaml:"schema" json:"schema"`
 	Prefix string `yaml:"prefix" json:"prefix"`
 
@@ -133,7 +134,8 @@ func newDriver(o Options) (*driver, error) {
 	return d, nil
 }
 
-// source sets how connections are opened. Those of the program's pool are taken from it, and not put back: they listen.
+// source sets how connections are opened. Those of the program's pool are taken from it, and not put back:
+// they listen.
 func (d *driver) source(o Options) error {
 	switch {
 	case o.DSN != "":
@@ -227,8 +229,9 @@ func (d *driver) connect(dsn, file string) error {
 	return nil
 }
 
-// loginLimit is how long a server may take to let a connection in, or all hosts of a DSN together: a connection is given up
-// then. A server may ask a directory about the password, or be busy with many logins, and one that is broken off goes on there.
+// loginLimit is how long a server may take to let a connection in, or all hosts of a DSN together: a
+// connection is given up then. A server may ask a directory about the password, or be busy with many logins,
+// and one that is broken off goes on there.
 const (
 	loginLimit       = 15 * time.Second
 	loginLimitOfMany = 5 * time.Second // another host may be the primary
@@ -273,8 +276,8 @@ func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	return c, nil
 }
 
-// primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of the running time
-// may end any statement.
+// primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of
+// the running time may end any statement.
 func primary(ctx context.Context, c *pgconn.PgConn) error {
 	if c.ParameterStatus("in_hot_standby") == "off" {
 		return nil

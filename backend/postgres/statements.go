@@ -7,10 +7,11 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// settingsSQL sets for one transaction what somebody else may have told the connection: another client of a pooler, or
-// another part of the program. See docs/design/postgres.md, "What a connection was told". The limit of the running time
-// comes first, since it ends the statements after it. What an administrator has set for the account stays, where it
-// may: the role, and whether transactions may write. With its memory a message about thousands needs no temporary file.
+// settingsSQL sets for one transaction what somebody else may have told the connection: another client of a
+// pooler, or another part of the program. See docs/design/postgres.md, "What a connection was told". The
+// limit of the running time comes first, since it ends the statements after it. What an administrator has set
+// for the account stays, where it may: the role, and whether transactions may write. With its memory a
+// message about thousands needs no temporary file.
 const settingsSQL = limitSQL + ` {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
 SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + ` SET LOCAL row_security = off; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
 `
@@ -24,8 +25,8 @@ const encodingSQL = `SET LOCAL client_encoding = 'UTF8';`
 // newerSQL is part of settingsSQL from PostgreSQL 17 on.
 const newerSQL = `SET LOCAL transaction_timeout = 0;`
 
-// readingSQL and writingSQL begin a transaction. What was acknowledged must survive a crash. A lock that somebody holds
-// must not keep this transaction.
+// readingSQL and writingSQL begin a transaction. What was acknowledged must survive a crash. A lock that
+// somebody holds must not keep this transaction.
 const (
 	readingSQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + settingsSQL
 	writingSQL = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ` + settingsSQL + `SET LOCAL default_transaction_read_only TO DEFAULT; SET LOCAL synchronous_commit TO DEFAULT;
@@ -34,9 +35,9 @@ SELECT set_config('transaction_read_only', current_setting('default_transaction_
 `
 )
 
-// hereSQL is the identity of the server, its timeline, the database and the table. pg_control_checkpoint still has the
-// old timeline for minutes after a promotion. The table is that of the row of the origin, if there is one. A table that a
-// crash empties is no store: nobody has an epoch with that place.
+// hereSQL is the identity of the server, its timeline, the database and the table. pg_control_checkpoint
+// still has the old timeline for minutes after a promotion. The table is that of the row of the origin, if
+// there is one. A table that a crash empties is no store: nobody has an epoch with that place.
 const hereSQL = `(SELECT system_identifier::text FROM pg_control_system()) || '.' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)
  || '.' || (SELECT oid FROM pg_database WHERE datname = current_database())
  || '.' || (SELECT CASE WHEN relpersistence = 'u' THEN '` + noPlace + `' ELSE oid::text END FROM pg_class
@@ -78,11 +79,11 @@ const originSQL = writingSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, 
  VALUES ('origin', '', {payload}->>0, pg_current_xact_id(), pg_current_xact_id(), clock_timestamp())
  ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value, written = excluded.written, at = excluded.at WHERE t.value = {payload}->>1; COMMIT`
 
-// writeSQL makes changes whose items are as they were read. Rows that are put are locked for
-// update, rows that are only checked for share. A row that somebody else has locked is skipped:
-// its change is busy, the others are made. A row that is there in no snapshot is missing, since
-// lockSQL comes before, in a statement of its own. If a trigger of the table keeps a change back or alters it, all of it
-// fails: what is not written must not count as granted.
+// writeSQL makes changes whose items are as they were read. Rows that are put are locked for update, rows
+// that are only checked for share. A row that somebody else has locked is skipped: its change is busy, the
+// others are made. A row that is there in no snapshot is missing, since lockSQL comes before, in a statement
+// of its own. If a trigger of the table keeps a change back or alters it, all of it fails: what is not
+// written must not count as granted.
 const writeSQL = `WITH a AS MATERIALIZED (SELECT {payload} AS j),
 i AS MATERIALIZED (SELECT (q->>0)::int AS c, q->>1 AS k, q->>2 AS n, q->>3 AS w, q->>4 AS v, q->>5 AS b, (q->>6)::bool AS p FROM a, json_array_elements(a.j->'rows') AS q),
 u AS MATERIALIZED (SELECT t.kind, t.name, t.written || '.' || t.xmin AS version, t.value FROM {table} t JOIN i ON i.p AND t.kind = i.k AND t.name = i.n FOR UPDATE OF t SKIP LOCKED),
@@ -115,8 +116,8 @@ func (d *driver) statement(text string, data any, more ...string) string {
 	return strings.NewReplacer(append(more, "{table}", ascii(t), "{named}", textSQL(t.String()), "{channel}", channel(d.Table), "{payload}", textSQL(relational.JSON(data))+"::json")...).Replace(text)
 }
 
-// ascii returns the name of a table as a statement has it. A connection may have been told any encoding, in which the server
-// reads the whole message.
+// ascii returns the name of a table as a statement has it. A connection may have been told any encoding, in
+// which the server reads the whole message.
 func ascii(t relational.Table) string {
 	if t.Schema == "" {
 		return t.String()

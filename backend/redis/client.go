@@ -88,7 +88,8 @@ func (d *driver) connect(o Options) error {
 	return nil
 }
 
-// clientOptions are those of a client that neither repeats requests nor announces itself: CLIENT SETNAME needs a right.
+// clientOptions are those of a client that neither repeats requests nor announces itself: CLIENT SETNAME
+// needs a right.
 func clientOptions(address, username, password string, dial dialFunc) *goredis.Options {
 	return &goredis.Options{
 		Addr: address, Username: username, Password: password, Dialer: dial, DialTimeout: dialTimeout, OnConnect: announce,
@@ -98,8 +99,8 @@ func clientOptions(address, username, password string, dial dialFunc) *goredis.O
 
 var errFull = errors.New("the server has closed a new connection: it may have too many")
 
-// open makes a client that has connected. A full server says so and closes the connection, which may be faster than what
-// it says. Who cannot PING has connected, too.
+// open makes a client that has connected. A full server says so and closes the connection, which may be
+// faster than what it says. Who cannot PING has connected, too.
 func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 	c := d.newClient(false)
 	err := c.Ping(ctx).Err()
@@ -205,8 +206,8 @@ func (d *driver) run(ctx context.Context, write bool, args []any) ([]any, error)
 	return client.Send(ctx, d.ctx, &d.conns, sendCopy, isFinal)
 }
 
-// eval runs the script once. On a connection of the program's that does not answer it, somebody may have left MULTI,
-// SUBSCRIBE, MONITOR or another user, and the pool would give it out again: the server closes it.
+// eval runs the script once. On a connection of the program's that does not answer it, somebody may have left
+// MULTI, SUBSCRIBE, MONITOR or another user, and the pool would give it out again: the server closes it.
 func (d *driver) eval(
 	ctx context.Context, c scripter, write bool, patience time.Duration, args []any,
 ) (answer []any, err error) {
@@ -252,8 +253,8 @@ func (d *driver) evalOn(
 	return answer, err
 }
 
-// broken reports whether another connection may succeed: to a master, or with a password that was replaced. What the server
-// says on one of the program's, which is closed then, may be for what was said there before.
+// broken reports whether another connection may succeed: to a master, or with a password that was replaced.
+// What the server says on one of the program's, which is closed then, may be for what was said there before.
 func (d *driver) broken(err error) bool {
 	_, answered := errors.AsType[goredis.Error](err)
 	return has(err.Error(), "READONLY ", tooManyClients, "WRONGPASS", "NOAUTH", tooLong) ||
@@ -270,8 +271,8 @@ func isDenied(err error) bool {
 	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", tooLong, "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
 }
 
-// moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the cluster
-// follows there.
+// moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the
+// cluster follows there.
 func (d *driver) moved(err error) bool {
 	return !d.follows && (goredis.HasErrorPrefix(err, "MOVED ") || goredis.HasErrorPrefix(err, "ASK "))
 }

@@ -50,8 +50,8 @@ const (
 	mostConns = 3    // of a process, for calls: two may be dead without notice
 )
 
-// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those that
-// INFO does not tell need the right CONFIG GET.
+// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those
+// that INFO does not tell need the right CONFIG GET.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-// A driver is access to the keys of one prefix in one database. It implements [lease.Driver] and [lease.Listener]. An
-// item is a field of a hash with JSON, and its version a field of another one.
+// A driver is access to the keys of one prefix in one database. It implements [lease.Driver] and
+// [lease.Listener]. An item is a field of a hash with JSON, and its version a field of another one.
 type driver struct {
 	conns     client.Pool[goredis.UniversalClient]       // clients of one connection, or the program's, many times
 	newClient func(listens bool) goredis.UniversalClient // or the program's
@@ -86,8 +86,8 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// do runs an operation of the script, and returns the epoch, the number of records and what else is answered. nonce
-// is a text that never comes twice, epoch that of the caller; "": any.
+// do runs an operation of the script, and returns the epoch, the number of records and what else is answered.
+// nonce is a text that never comes twice, epoch that of the caller; "": any.
 func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ...any) (now string, records int64, rest []any, err error) {
 	d.mu.Lock()
 	newest := d.number
@@ -154,8 +154,8 @@ func text(v any) string {
 	return s
 }
 
-// Read implements [lease.Driver]. If items are read in several parts, the meta item and the number of records come
-// last.
+// Read implements [lease.Driver]. If items are read in several parts, the meta item and the number of records
+// come last.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	v := lease.View{Position: d.currentPosition()}
 	for first := true; first || len(v.Items) < len(keys); first = false {
@@ -194,8 +194,8 @@ func (d *driver) readPart(ctx context.Context, v *lease.View, keys []lease.Key) 
 	return nil
 }
 
-// itemsOf returns items as the script tells of them: version and text of each. After somebody has set the store's number back,
-// older items have greater ones, which tell no order.
+// itemsOf returns items as the script tells of them: version and text of each. After somebody has set the
+// store's number back, older items have greater ones, which tell no order.
 func (d *driver) itemsOf(keys []lease.Key, told []any) (items []lease.Item) {
 	d.mu.Lock()
 	number := d.number

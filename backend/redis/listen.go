@@ -57,8 +57,8 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	}
 }
 
-// listen subscribes, unless it has. It returns the first notice after a position, if there is one, and what is closed by
-// the next.
+// listen subscribes, unless it has. It returns the first notice after a position, if there is one, and what
+// is closed by the next.
 func (d *driver) listen(after uint64) (l *listener, next notice, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,8 +76,8 @@ func (d *driver) listen(after uint64) (l *listener, next notice, changed <-chan 
 	return d.listener, next, d.changed
 }
 
-// hear notes what has changed, until the connection breaks. What was missed before it was made counts as a change,
-// too. It begins after a while.
+// hear notes what has changed, until the connection breaks. What was missed before it was made counts as a
+// change, too. It begins after a while.
 func (d *driver) hear(l *listener, after time.Duration) {
 	pause(d.ctx, after)
 	for l.err = l.sub.Subscribe(d.ctx, d.channel()); l.err == nil; {
@@ -116,8 +116,9 @@ func (d *driver) noteNews(l *listener, said *goredis.Message) {
 	d.changed = make(chan struct{})
 }
 
-// itemsIn returns the items in a message: the epoch, the number of the last change, and then kind, name, version and text of
-// each. It returns nil unless all of them are what a change up to that one has left in that epoch: then something else has changed.
+// itemsIn returns the items in a message: the epoch, the number of the last change, and then kind, name,
+// version and text of each. It returns nil unless all of them are what a change up to that one has left in
+// that epoch: then something else has changed.
 func itemsIn(message, epoch string) (items []lease.Item) {
 	if len(message) > maxMessage {
 		return nil
@@ -140,7 +141,8 @@ func itemsIn(message, epoch string) (items []lease.Item) {
 // listenerPause is how long there is no listener after its place was needed.
 const listenerPause = 10 * time.Second
 
-// giveWay closes the listener's connection, since a call needs its place, and reports whether that may be free soon.
+// giveWay closes the listener's connection, since a call needs its place, and reports whether that may be
+// free soon.
 func (d *driver) giveWay() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

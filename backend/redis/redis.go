@@ -47,14 +47,14 @@ type Options struct {
 	SentinelUsername string `yaml:"sentinel_username" json:"sentinel_username"`
 	SentinelPassword string `yaml:"sentinel_password" json:"sentinel_password"`
 
-	// PasswordFile and SentinelPasswordFile are files with the passwords, where they may be replaced: they are read again
-	// when a server refuses one, and once a minute. The passwords must be set, too. In a configuration they are
-	// password_file and sentinel_password_file. Default: none.
+	// PasswordFile and SentinelPasswordFile are files with the passwords, where they may be replaced: they
+	// are read again when a server refuses one, and once a minute. The passwords must be set, too. In a
+	// configuration they are password_file and sentinel_password_file. Default: none.
 	PasswordFile         string `yaml:"-" json:"-"`
 	SentinelPasswordFile string `yaml:"-" json:"-"`
 
-	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the system's, and a client
-	// certificate with its key, read at each connection. Any of them implies TLS.
+	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the system's, and a
+	// client certificate with its key, read at each connection. Any of them implies TLS.
 	CAFile   string `yaml:"ca_file" json:"ca_file"`
 	CertFile string `yaml:"cert_file" json:"cert_file"`
 	KeyFile  string `yaml:"key_file" json:"key_file"`
@@ -72,8 +72,8 @@ type Options struct {
 	// replicas, an old master that was cut off confirms nothing. 0 to 100; no cluster. Default: 0.
 	WaitReplicas int `yaml:"wait_replicas" json:"wait_replicas"`
 
-	// Client is the program's own, and stays open. Only Prefix, MaxTTL and WaitReplicas may be set with it. The
-	// database is that of its options, whatever the program selects on its connections, so it must be a
+	// Client is the program's own, and stays open. Only Prefix, MaxTTL and WaitReplicas may be set with it.
+	// The database is that of its options, whatever the program selects on its connections, so it must be a
 	// *Client or *ClusterClient, or have the method Options of one of them.
 	Client goredis.UniversalClient `yaml:"-" json:"-"`
 }

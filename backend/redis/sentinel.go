@@ -12,8 +12,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Sentinels know the address of the master. They are asked here, since go-redis prints to stderr whenever it asks them,
-// and a package must not replace the logger of its program.
+// Sentinels know the address of the master. They are asked here, since go-redis prints to stderr whenever it
+// asks them, and a package must not replace the logger of its program.
 type sentinels struct {
 	addresses []string
 	master    string
@@ -80,8 +80,8 @@ func refusedBySentinels(text string) bool {
 	return strings.Contains(text, noSentinel) && has(text, noMaster, "AUTH", "WRONGPASS", "NOPERM", "nknown command")
 }
 
-// follow leaves all connections when a Sentinel says that there is another master, until the driver is closed: the old one
-// may still answer.
+// follow leaves all connections when a Sentinel says that there is another master, until the driver is
+// closed: the old one may still answer.
 func (d *driver) follow(s *sentinels, address string) {
 	for again := true; again; again = pause(d.ctx, sentinelPause) {
 		c := s.client(address)
@@ -111,8 +111,8 @@ func (d *driver) leave() {
 // noEnd is how long a subscription may be silent.
 const noEnd = 365 * 24 * time.Hour
 
-// A quietConn is a connection with a subscription. go-redis prints to stderr when one breaks, unless that looks as if no
-// message had come in time.
+// A quietConn is a connection with a subscription. go-redis prints to stderr when one breaks, unless that
+// looks as if no message had come in time.
 type quietConn struct{ net.Conn }
 
 // quiet makes quietConns of what dial returns.
@@ -134,7 +134,8 @@ func (c quietConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write says nothing of an error: the next Read does, which would wait for ever if what was not sent is SUBSCRIBE.
+// Write says nothing of an error: the next Read does, which would wait for ever if what was not sent is
+// SUBSCRIBE.
 func (c quietConn) Write(b []byte) (int, error) {
 	if _, err := c.Conn.Write(b); err != nil {
 		c.Close()

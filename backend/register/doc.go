@@ -1,18 +1,19 @@
 // Package register makes a backend of a store that keeps one value: an object in an object store, a file, a
-// row, a key. Such a store is a [Register], which can read the value, and replace it only if it has not changed
-// meanwhile. [New] does the rest. The package's example is a whole backend in fifty lines.
+// row, a key. Such a store is a [Register], which can read the value, and replace it only if it has not
+// changed meanwhile. [New] does the rest. The package's example is a whole backend in fifty lines.
 //
 // # The document
 //
-// The value is one JSON document with all items of package lease. A change reads it, compares the items that it
-// requires, puts the new ones in, and swaps it. So a change of several items is atomic.
+// The value is one JSON document with all items of package lease. A change reads it, compares the items that
+// it requires, puts the new ones in, and swaps it. So a change of several items is atomic.
 //
 // The document has an identity, a count of its swaps, and a tag: fresh random text of the swap that wrote it.
 // Each item has the tags of the swaps that made it and wrote it last.
 //
 // # What could two processes each believe?
 //
-// Two never lead at once if the store compares and swaps, no version comes twice, and lost writes are noticed.
+// Two never lead at once if the store compares and swaps, no version comes twice, and lost writes are
+// noticed.
 //
 //   - Compare and swap. Of two changes that were both granted, the second swap names the version that the
 //     first one made. So its items were compared with what the first one left.
@@ -29,5 +30,6 @@
 //
 // A change is one Get and one Swap, and again after a random wait if another process has come first.
 //
-// What somebody else has written into the document counts as edited. A value that is no document is left alone.
+// What somebody else has written into the document counts as edited. A value that is no document is left
+// alone.
 package register

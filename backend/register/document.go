@@ -123,8 +123,8 @@ func (d *document) apply(c *lease.Change) lease.Result {
 	return r
 }
 
-// contains reports whether the swap with this tag was made: the document is that one, or a later one in which an item is
-// as it was written then.
+// contains reports whether the swap with this tag was made: the document is that one, or a later one in which
+// an item is as it was written then.
 func (d *document) contains(tag string) bool {
 	written := func(e entry) bool { return e.Tag == tag }
 	return d.Tag == tag || slices.ContainsFunc(slices.Collect(maps.Values(d.Items)), written)

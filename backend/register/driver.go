@@ -166,7 +166,8 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	}
 }
 
-// swap replaces a document by the next one. The last eighth of the greatest size is left to items that are there.
+// swap replaces a document by the next one. The last eighth of the greatest size is left to items that are
+// there.
 func (d *driver) swap(ctx context.Context, r *reading, next *document) error {
 	value, most := next.encode(), d.limits.MaxBytes
 	if len(next.Items) > len(r.Items) {

@@ -17,10 +17,10 @@ type Register interface {
 	// that was there after the call began: a copy that lags, or a cache, must not answer.
 	Get(ctx context.Context) (value []byte, version string, err error)
 
-	// Swap replaces the value if it has this version, in one step with the comparison. If version is "",
-	// it makes the value if there is none. It returns the new version. No version comes twice, not even
-	// after the value was deleted. New never writes the same bytes twice, so a hash of them is a version.
-	// What only probably differs is none, such as a time, a size, or a counter that a deletion lets begin anew.
+	// Swap replaces the value if it has this version, in one step with the comparison. If version is "", it
+	// makes the value if there is none. It returns the new version. No version comes twice, not even after
+	// the value was deleted. New never writes the same bytes twice, so a hash of them is a version. What only
+	// probably differs is none, such as a time, a size, or a counter that a deletion lets begin anew.
 	//
 	// If the value has another version, or is gone, the error is ErrChanged. Any other error leaves open
 	// whether the value was replaced, or will be. A client library that sends a swap again when its answer
@@ -38,8 +38,8 @@ type Waiter interface {
 	Wait(ctx context.Context, version string) error
 }
 
-// ErrChanged says that this request has not replaced the value, and never will: the value had another version, or
-// another write was under way. If nobody may have won, Swap tries again by itself.
+// ErrChanged says that this request has not replaced the value, and never will: the value had another
+// version, or another write was under way. If nobody may have won, Swap tries again by itself.
 var ErrChanged = fmt.Errorf("%w: the value has changed meanwhile", backend.ErrUnavailable)
 
 // Limits are what a Register allows.

@@ -27,7 +27,8 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Inspect implements [backend.Inspector]: it says how large the object is, and lets writers race as Prepare does.
+// Inspect implements [backend.Inspector]: it says how large the object is, and lets writers race as Prepare
+// does.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -68,9 +69,9 @@ const (
 var errIgnored = fmt.Errorf("%w: this store, or a proxy before it, ignores the conditions of writes: two processes could"+
 	" lead. Use another store or version, or let the proxy pass If-Match and If-None-Match", backend.ErrDenied)
 
-// race lets writers race, over a version that all of them have read, and refuses a store in which more than one
-// wins. It goes on after won races, and returns how many there are then. Processes that start at the same time race on
-// the same object. Then nobody may win here, which proves nothing, and is tried again.
+// race lets writers race, over a version that all of them have read, and refuses a store in which more than
+// one wins. It goes on after won races, and returns how many there are then. Processes that start at the same
+// time race on the same object. Then nobody may win here, which proves nothing, and is tried again.
 func (o *object) race(ctx context.Context, won int) (int, error) {
 	before := "?"
 	for tries := 0; won < races; tries++ {
@@ -106,8 +107,8 @@ func (o *object) race(ctx context.Context, won int) (int, error) {
 	return won, nil
 }
 
-// write lets n writers swap over a version at once, and returns how many have won. A store may allow few writes of one
-// object a second: a writer that it puts off tries again.
+// write lets n writers swap over a version at once, and returns how many have won. A store may allow few
+// writes of one object a second: a writer that it puts off tries again.
 func (o *object) write(ctx context.Context, version string, n int) (int, error) {
 	var wins atomic.Int32
 	var all sync.WaitGroup

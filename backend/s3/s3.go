@@ -45,16 +45,16 @@ type Options struct {
 	// Region is that of the bucket. Default: that of the SDK's configuration. One of both is needed.
 	Region string `yaml:"region" json:"region"`
 
-	// Endpoint is the URL of a store that is not Amazon's, such as "https://s3.example.com", without a path. What
-	// the environment says of endpoints is ignored. Default: Amazon S3 in Region.
+	// Endpoint is the URL of a store that is not Amazon's, such as "https://s3.example.com", without a path.
+	// What the environment says of endpoints is ignored. Default: Amazon S3 in Region.
 	Endpoint string `yaml:"endpoint" json:"endpoint"`
 
 	// PathStyle puts the bucket into the path of requests instead of the host name, as most stores with
 	// an Endpoint need. Default: false.
 	PathStyle bool `yaml:"path_style" json:"path_style"`
 
-	// CAFile is a PEM file with the authorities to trust instead of the system's. It is read again at each connection
-	// that does not lead through a proxy.
+	// CAFile is a PEM file with the authorities to trust instead of the system's. It is read again at each
+	// connection that does not lead through a proxy.
 	CAFile string `yaml:"ca_file" json:"ca_file"`
 
 	// Encryption asks the store to encrypt the object: "AES256" or "aws:kms", with the key KMSKey.
@@ -154,8 +154,8 @@ func connect(o Options) (*object, error) {
 	return &object{api: api, url: at, Options: o, credentials: credentials}, nil
 }
 
-// load returns the SDK's configuration. A request is never repeated by the SDK: the manager and package register know
-// when that is right.
+// load returns the SDK's configuration. A request is never repeated by the SDK: the manager and package
+// register know when that is right.
 func load(ctx context.Context) (aws.Config, error) {
 	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(awshttp.NewBuildableClient()),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }), config.WithLogger(logging.Nop{})) // which writes to stderr

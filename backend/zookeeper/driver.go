@@ -42,8 +42,8 @@ func (d *driver) Kept() bool {
 	return d.session.Connected() && d.owner.Load() == d.session.Connection().ID
 }
 
-// Close implements [lease.Driver]. The servers end the session later, and with it the node of this process, unless that was
-// deleted.
+// Close implements [lease.Driver]. The servers end the session later, and with it the node of this process,
+// unless that was deleted.
 func (d *driver) Close() error {
 	d.session.Close(false)
 	return nil
@@ -79,9 +79,9 @@ func (d *driver) readSynced(ctx context.Context, keys []lease.Key) (lease.View, 
 	return v, err
 }
 
-// readAll reads items and returns the newest zxid. What a watch says of a record is as new as the last answer, so
-// records are looked up in memory again after all that is asked for. The meta item is last, so that it is not older
-// than any record. The records are counted after that.
+// readAll reads items and returns the newest zxid. What a watch says of a record is as new as the last
+// answer, so records are looked up in memory again after all that is asked for. The meta item is last, so
+// that it is not older than any record. The records are counted after that.
 func (d *driver) readAll(ctx context.Context, keys []lease.Key) (v lease.View, newest int64, err error) {
 	o, err := d.readOrigin(ctx)
 	if err != nil {

@@ -44,8 +44,9 @@ type Options struct {
 	// ServerName defaults to the host that is dialled.
 	TLS *tls.Config
 
-	// PasswordFile and CAFile are the files with the Password and, as PEM, with the authorities of TLS, where they may be
-	// replaced: they are read again when a call is refused, and at each connection. Default: none.
+	// PasswordFile and CAFile are the files with the Password and, as PEM, with the authorities of TLS, where
+	// they may be replaced: they are read again when a call is refused, and at each connection. Default:
+	// none.
 	PasswordFile, CAFile string
 }
 

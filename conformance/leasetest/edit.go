@@ -8,7 +8,8 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// editedByHand lets somebody else write a record and a session. That shows, and what was read before fits no more.
+// editedByHand lets somebody else write a record and a session. That shows, and what was read before fits no
+// more.
 func editedByHand(l *lab) {
 	for k, value := range map[lease.Key]func(n uint64) lease.Value{
 		key("a"): func(n uint64) lease.Value { return record("a", n) },

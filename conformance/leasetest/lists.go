@@ -40,8 +40,8 @@ func listed(l *lab) {
 	}
 }
 
-// aged waits until an item is older, as it is read and as it is listed. A driver that says of each item that it was written
-// just now makes the leader of a lease that nobody renews look alive.
+// aged waits until an item is older, as it is read and as it is listed. A driver that says of each item that
+// it was written just now makes the leader of a lease that nobody renews look alive.
 func aged(l *lab) {
 	began := time.Now()
 	l.created("a", 1)
@@ -63,7 +63,8 @@ func aged(l *lab) {
 	}
 }
 
-// lookAlikes writes records whose names some collation takes for one. If each waited for the others, that would take too long.
+// lookAlikes writes records whose names some collation takes for one. If each waited for the others, that
+// would take too long.
 func lookAlikes(l *lab) {
 	var keys []lease.Key
 	for i := range backend.MaxName - 8 {
@@ -146,8 +147,8 @@ func largest(l *lab) {
 	}
 }
 
-// thousands has more items with long names than fit into 1 MiB, which is the most that some servers take in one message.
-// Verifying names those that have changed, of a few items as of all.
+// thousands has more items with long names than fit into 1 MiB, which is the most that some servers take in
+// one message. Verifying names those that have changed, of a few items as of all.
 func thousands(l *lab) {
 	const n = 4800
 	name := func(i int) string { return fmt.Sprintf("%s%04d", strings.Repeat("n", backend.MaxName-4), i) }

@@ -9,8 +9,8 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// Rounds of a race: enough for a driver that compares and writes in two steps to be caught, and on a server no longer
-// than some seconds.
+// Rounds of a race: enough for a driver that compares and writes in two steps to be caught, and on a server
+// no longer than some seconds.
 const (
 	raceRounds = 300
 	raceTime   = 3 * time.Second
@@ -22,8 +22,8 @@ type side struct {
 	result lease.Result
 }
 
-// race makes two changes at once, again and again; next says which, over the items that are there. Both are never
-// granted, and a third client reads afterwards what was granted and nothing else.
+// race makes two changes at once, again and again; next says which, over the items that are there. Both are
+// never granted, and a third client reads afterwards what was granted and nothing else.
 func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]lease.Change) (rounds, granted int) {
 	l.Helper()
 	clients := [2]lease.Driver{l.open(l), l.open(l)}
@@ -76,8 +76,8 @@ func (l *lab) shown(sides [2]side, keys []lease.Key) (after []lease.Item) {
 	return after
 }
 
-// granted returns how many sides were granted, and fails the test if the items show something else: what was granted is
-// read afterwards, and what was refused is not there.
+// granted returns how many sides were granted, and fails the test if the items show something else: what was
+// granted is read afterwards, and what was refused is not there.
 func (l *lab) granted(sides [2]side, after []lease.Item) (n int) {
 	l.Helper()
 	want := make(map[lease.Key]string) // versions
@@ -158,8 +158,9 @@ func crossed(l *lab) {
 	}
 }
 
-// besideRollBacks makes changes, each of which puts one item and checks the other, while somebody else changes both in
-// transactions that are rolled back: what was granted stays, and what was refused has put nothing.
+// besideRollBacks makes changes, each of which puts one item and checks the other, while somebody else
+// changes both in transactions that are rolled back: what was granted stays, and what was refused has put
+// nothing.
 func besideRollBacks(l *lab) {
 	keys := l.both("a", "b")
 	stop, stopped := make(chan bool), make(chan bool)
@@ -184,7 +185,8 @@ func besideRollBacks(l *lab) {
 	}
 }
 
-// wentBack makes the store what it was. A client that has seen more says so, and refuses changes by what it had read.
+// wentBack makes the store what it was. A client that has seen more says so, and refuses changes by what it
+// had read.
 func wentBack(l *lab) {
 	first := l.created("a", 1)
 	restore := l.GoBack()

@@ -19,16 +19,18 @@ type Harness struct {
 	// store and its clients are cleaned up with t.Cleanup.
 	NewStore func(t testing.TB) (open func(testing.TB) lease.Driver)
 
-	// GoBack remembers what the store that NewStore made last has, and returns a function that makes it that again, as a
-	// restored copy does. nil: the store cannot be set back by a test, and its driver is not asked whether it notices.
+	// GoBack remembers what the store that NewStore made last has, and returns a function that makes it that
+	// again, as a restored copy does. nil: the store cannot be set back by a test, and its driver is not
+	// asked whether it notices.
 	GoBack func() (restore func())
 
-	// RollBack changes an item of the store that NewStore made last in a transaction, as somebody else than the driver, and
-	// rolls it back. nil: the store has no transactions that can be rolled back, or a test cannot make them.
+	// RollBack changes an item of the store that NewStore made last in a transaction, as somebody else than
+	// the driver, and rolls it back. nil: the store has no transactions that can be rolled back, or a test
+	// cannot make them.
 	RollBack func(k lease.Key)
 
-	// Edit replaces the text of an item of the store that NewStore made last, as an operator does with the store's own
-	// tools. "" deletes the item. nil: a test cannot do that.
+	// Edit replaces the text of an item of the store that NewStore made last, as an operator does with the
+	// store's own tools. "" deletes the item. nil: a test cannot do that.
 	Edit func(k lease.Key, text string)
 }
 

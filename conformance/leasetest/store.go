@@ -158,7 +158,8 @@ type driver struct {
 func (d *driver) Limits() lease.Limits { return d.s.Limits }
 func (d *driver) Close() error         { return nil }
 
-// notice notes whether the store went back, and reports whether it did. The caller holds s.mu, as in item and view.
+// notice notes whether the store went back, and reports whether it did. The caller holds s.mu, as in item and
+// view.
 func (d *driver) notice() (went bool) {
 	went = d.s.counter < d.newest
 	if went {
@@ -206,8 +207,8 @@ func (d *driver) read(keys []lease.Key) lease.View {
 	return v
 }
 
-// checkSeparate returns an error if an item that one change puts is in another one: package lease promises never to
-// ask for that.
+// checkSeparate returns an error if an item that one change puts is in another one: package lease promises
+// never to ask for that.
 func checkSeparate(changes []lease.Change) error {
 	puts := make(map[lease.Key]bool)
 	for i := range changes {

@@ -17,8 +17,8 @@ import (
 
 // A Harness makes stores for Run.
 type Harness struct {
-	// NewStore makes a store without a value, and returns a function that opens another client of it. Both are
-	// cleaned up with t.Cleanup.
+	// NewStore makes a store without a value, and returns a function that opens another client of it. Both
+	// are cleaned up with t.Cleanup.
 	NewStore func(t testing.TB) (open func(testing.TB) register.Register)
 
 	// MaxBytes is that of the register's Limits.
@@ -28,8 +28,8 @@ type Harness struct {
 	// does. Nil deletes the value.
 	Set func(value []byte)
 
-	// LoseAnswers lets swaps reach the store that NewStore made last, while no answer comes back, until restore
-	// is called.
+	// LoseAnswers lets swaps reach the store that NewStore made last, while no answer comes back, until
+	// restore is called.
 	LoseAnswers func() (restore func())
 }
 
@@ -154,8 +154,8 @@ func conditional(l *lab) {
 	}
 }
 
-// contended lets writers of large values race over one version. Whoever reads a version meanwhile or afterwards reads its
-// value.
+// contended lets writers of large values race over one version. Whoever reads a version meanwhile or
+// afterwards reads its value.
 func contended(l *lab) {
 	clients := make([]register.Register, 8)
 	for i := range clients {

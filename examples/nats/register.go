@@ -7,17 +7,17 @@
 // # What two processes could each believe
 //
 // Revisions of a bucket never come twice, but another bucket of the same name counts anew. So the key begins
-// with an epoch, random text in the subject of the bucket's stream: a late change to a bucket that was deleted
-// reaches nobody.
+// with an epoch, random text in the subject of the bucket's stream: a late change to a bucket that was
+// deleted reaches nobody.
 //
-// The stream has one replica. With three, a server of NATS 2.15 that was stopped and then continued has led to two
-// leaders for a fifth of a second, in one run of a few; why is not known yet. So this package refuses such a stream.
-// It also refuses direct readings, which a mirror may answer.
+// The stream has one replica. With three, a server of NATS 2.15 that was stopped and then continued has led
+// to two leaders for a fifth of a second, in one run of a few; why is not known yet. So this package refuses
+// such a stream. It also refuses direct readings, which a mirror may answer.
 //
-// Without "sync_interval: always" in the server's configuration a power failure may undo acknowledged writes of the
-// last two minutes; and somebody may put back an older copy of the stream. Package register notices both by its count.
-// But revisions then count anew, and a swap that was on its way could meet the very number that it requires. So set
-// that option, and put a copy back when no process is running.
+// Without "sync_interval: always" in the server's configuration a power failure may undo acknowledged writes
+// of the last two minutes; and somebody may put back an older copy of the stream. Package register notices
+// both by its count. But revisions then count anew, and a swap that was on its way could meet the very number
+// that it requires. So set that option, and put a copy back when no process is running.
 package natskv
 
 import (
@@ -53,8 +53,8 @@ type place struct {
 	key string
 }
 
-// Open returns a key of a bucket. If there is no such bucket, the first call makes it. url and options are those of
-// [nats.Connect]. The servers may be down.
+// Open returns a key of a bucket. If there is no such bucket, the first call makes it. url and options are
+// those of [nats.Connect]. The servers may be down.
 func Open(url, bucket string, options ...nats.Option) (*Register, error) {
 	r := &Register{bucket: bucket}
 	options = append([]nats.Option{

@@ -1,12 +1,13 @@
-// Postgres is one process of an election in a program that has its own pool of PostgreSQL. The leader writes a row each
-// second, under a fence. Start it several times, and kill the one that leads.
+// Postgres is one process of an election in a program that has its own pool of PostgreSQL. The leader writes
+// a row each second, under a fence. Start it several times, and kill the one that leads.
 //
 //	export DSN='postgres://app:secret@127.0.0.1:5432/app'
 //	psql "$DSN" -c 'CREATE TABLE invoice (id bigserial PRIMARY KEY, term numeric NOT NULL)'
 //	go run ./examples/postgres -id a
 //	go run ./examples/postgres -id b
 //
-// The table of the elections is made by the first process, or by "elect schema --apply" where the account may not.
+// The table of the elections is made by the first process, or by "elect schema --apply" where the account may
+// not.
 package main
 
 import (
@@ -73,8 +74,8 @@ func run(ctx context.Context, pool *pgxpool.Pool, o election.Options) error {
 	return errors.Join(err, m.Close(end))
 }
 
-// bill writes an invoice each second while this process leads. A process that was stopped in the middle of it, and
-// continues when another one leads, writes nothing.
+// bill writes an invoice each second while this process leads. A process that was stopped in the middle of
+// it, and continues when another one leads, writes nothing.
 func bill(ctx context.Context, pool *pgxpool.Pool, lead *election.Leadership) error {
 	for {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

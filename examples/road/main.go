@@ -1,10 +1,11 @@
 // Road moves three processes from one store to another and back, one deployment after the other, as
-// docs/migrate-from-zookeeper.md describes. In each deployment one process is killed. Each prints when it leads.
+// docs/migrate-from-zookeeper.md describes. In each deployment one process is killed. Each prints when it
+// leads.
 //
 //	go run ./examples/road
 //
-// Nothing needs to be installed: both stores are directories. With -config examples/road/road.yaml they are the two that
-// are named there, such as that of your Java programs, which take part beside these processes.
+// Nothing needs to be installed: both stores are directories. With -config examples/road/road.yaml they are
+// the two that are named there, such as that of your Java programs, which take part beside these processes.
 package main
 
 import (

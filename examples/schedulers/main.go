@@ -121,8 +121,9 @@ func (n node) job(id string) election.LeadFunc {
 	}
 }
 
-// write writes a row. If another leader has been elected before COMMIT, nothing is written, however long this process
-// was delayed. Without an election there is no other leader and no term table, so the write is not fenced.
+// write writes a row. If another leader has been elected before COMMIT, nothing is written, however long this
+// process was delayed. Without an election there is no other leader and no term table, so the write is not
+// fenced.
 func (n node) write(ctx context.Context, term uint64, id string) error {
 	const insert = "INSERT INTO job_run (term, node) VALUES (?, ?)"
 	if n.config.Backend != mysql.Name {

@@ -1,7 +1,8 @@
 // Worker is a web service of several copies, of which one works in the background. All copies are alive
-// (/election/healthz) and ready (/election/readyz), whether or not they lead: a rolling update waits until a new copy is
-// ready, and that one leads only when an old one has ended. Who wants the leader asks /election/leader/worker, as a load
-// balancer does (docs/http.md). On Kubernetes a Service selects the leader's pod by its label: docs/kubernetes.md.
+// (/election/healthz) and ready (/election/readyz), whether or not they lead: a rolling update waits until a
+// new copy is ready, and that one leads only when an old one has ended. Who wants the leader asks
+// /election/leader/worker, as a load balancer does (docs/http.md). On Kubernetes a Service selects the
+// leader's pod by its label: docs/kubernetes.md.
 //
 //	export ELECTION_BACKEND=file ELECTION_FILE_DIR=/tmp/worker
 //	go run ./examples/worker -listen 127.0.0.1:8001

@@ -24,9 +24,9 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// TLS returns a configuration with the authorities and the client certificate in PEM files. Each
-// may be "". The certificate is read again at each handshake, so that a renewed one is used; the last one stays
-// while somebody writes its files.
+// TLS returns a configuration with the authorities and the client certificate in PEM files. Each may be "".
+// The certificate is read again at each handshake, so that a renewed one is used; the last one stays while
+// somebody writes its files.
 func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if (certFile == "") != (keyFile == "") {
@@ -59,8 +59,8 @@ func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	return config, nil
 }
 
-// Expired returns an error if a client certificate has expired. A server that refuses it says hardly more than that
-// it is bad.
+// Expired returns an error if a client certificate has expired. A server that refuses it says hardly more
+// than that it is bad.
 func Expired(what string, c tls.Certificate) error {
 	if c.Leaf == nil || time.Now().Before(c.Leaf.NotAfter) {
 		return nil
@@ -69,8 +69,8 @@ func Expired(what string, c tls.Certificate) error {
 		c.Leaf.Subject.CommonName, what, c.Leaf.NotAfter.Format(time.RFC3339))
 }
 
-// Fresh returns a function for each handshake, which reads the authorities again from their file, if there is one. The
-// last ones stay while it cannot be read.
+// Fresh returns a function for each handshake, which reads the authorities again from their file, if there is
+// one. The last ones stay while it cannot be read.
 func Fresh(config *tls.Config, caFile string) func() *tls.Config {
 	return func() *tls.Config {
 		if config == nil || caFile == "" {
@@ -103,8 +103,8 @@ func URL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// ByProxy says that connections to an address lead through a proxy, if the environment of this process names one: "; …",
-// or "". Clients of HTTP use it and do not tell, and its refusal reads like one of the server.
+// ByProxy says that connections to an address lead through a proxy, if the environment of this process names
+// one: "; …", or "". Clients of HTTP use it and do not tell, and its refusal reads like one of the server.
 func ByProxy(to *url.URL) string {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: to})
 	if err != nil || proxy == nil {
@@ -143,9 +143,9 @@ func (s *Secret) Set(value string) {
 	s.now = value
 }
 
-// ReadAgain reads the value from the file where somebody may have replaced it, if there is one, and reports whether it
-// is another one. What cannot be read, is empty or has several lines, as while it is being written, is not used, unless
-// it may have them.
+// ReadAgain reads the value from the file where somebody may have replaced it, if there is one, and reports
+// whether it is another one. What cannot be read, is empty or has several lines, as while it is being
+// written, is not used, unless it may have them.
 func (s *Secret) ReadAgain(file string) bool {
 	content, err := os.ReadFile(file)
 	now := strings.Trim(string(content), "\r\n") // a DSN may have a blank line before it
@@ -163,8 +163,8 @@ func (s *Secret) All() []string {
 	return append([]string{s.now}, s.old...)
 }
 
-// Name returns the name of a connection, for people who look at the server: this package's, and that of the program. It has
-// up to 60 letters, digits and characters of "-_./", so that it fits any server.
+// Name returns the name of a connection, for people who look at the server: this package's, and that of the
+// program. It has up to 60 letters, digits and characters of "-_./", so that it fits any server.
 func Name() string {
 	program := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r)) {
@@ -175,8 +175,8 @@ func Name() string {
 	return "go-election/" + program[:min(len(program), 48)]
 }
 
-// Connections describes how many connections each process has while nothing happens, and at most, how many processes were
-// seen, and how many connections the server has left for their account, of how many.
+// Connections describes how many connections each process has while nothing happens, and at most, how many
+// processes were seen, and how many connections the server has left for their account, of how many.
 func Connections(idle, most, processes, left, of int) backend.Diagnostic {
 	warning, advice := left < processes+most, ""
 	if warning {
@@ -186,8 +186,8 @@ func Connections(idle, most, processes, left, of int) backend.Diagnostic {
 		idle, most, processes, left, of, advice)
 }
 
-// PoolBusy completes the error of a call that has found no connection: the program's pool may have none left. The pool
-// has no limit if most is 0.
+// PoolBusy completes the error of a call that has found no connection: the program's pool may have none left.
+// The pool has no limit if most is 0.
 func PoolBusy(used, most int, err error) error {
 	if most == 0 || used < most {
 		return err

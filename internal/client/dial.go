@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// fallback is how long one address of a name may take before the next one is tried beside it. Some drop packets
-	// without an answer, and Go would give each of them two seconds or more.
+	// fallback is how long one address of a name may take before the next one is tried beside it. Some drop
+	// packets without an answer, and Go would give each of them two seconds or more.
 	fallback = 250 * time.Millisecond
 
 	// waits is how long a connection that came too late for its call waits for the next one.
 	waits = 5 * time.Second
 )
 
-// A Dialer dials as net.Dialer does, with two differences. All addresses of a name are tried, one soon after the
-// other. And a dial outlives the call that began it: the next call to the same address gets its connection.
+// A Dialer dials as net.Dialer does, with two differences. All addresses of a name are tried, one soon after
+// the other. And a dial outlives the call that began it: the next call to the same address gets its
+// connection.
 type Dialer struct {
 	net.Dialer // with a Timeout, which each dial may take, however short its call is
 
@@ -125,8 +126,8 @@ func (d *Dialer) one(ctx context.Context, network, address string, results chan<
 	}
 }
 
-// DialTLS returns what dials an address and makes the connection one with TLS, by the configuration at that moment. If
-// that is nil, the connection stays without.
+// DialTLS returns what dials an address and makes the connection one with TLS, by the configuration at that
+// moment. If that is nil, the connection stays without.
 func (d *Dialer) DialTLS(config func() *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := d.DialContext(ctx, network, address)
@@ -137,11 +138,12 @@ func (d *Dialer) DialTLS(config func() *tls.Config) func(ctx context.Context, ne
 	}
 }
 
-// handshakeLimit is how long a server may take for a handshake at most. The context in which net/http dials has no end.
+// handshakeLimit is how long a server may take for a handshake at most. The context in which net/http dials
+// has no end.
 const handshakeLimit = 10 * time.Second
 
-// Handshake makes a connection to an address one with TLS. Without a ServerName in the configuration the server must be
-// the host of the address.
+// Handshake makes a connection to an address one with TLS. Without a ServerName in the configuration the
+// server must be the host of the address.
 func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, address string) (net.Conn, error) {
 	if config.ServerName == "" && !config.InsecureSkipVerify {
 		config = config.Clone()

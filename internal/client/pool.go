@@ -10,9 +10,9 @@ import (
 
 // A Pool has the connections of one process to a server: one as a rule, more if that is slow.
 //
-// A connection is replaced when it is old, so that it follows a name or a proxy that has moved. Its successor is open
-// before it is closed: while a server takes no new connections, those that work are used on. Opening goes on when the
-// call that began it has ended, and the next call finds the connection.
+// A connection is replaced when it is old, so that it follows a name or a proxy that has moved. Its successor
+// is open before it is closed: while a server takes no new connections, those that work are used on. Opening
+// goes on when the call that began it has ended, and the next call finds the connection.
 //
 // Age, Most, Open and Close are set before the first call. All methods may be called at once.
 type Pool[C any] struct {
@@ -56,9 +56,9 @@ const (
 // errClosed is the error of a Pool that was closed.
 var errClosed = errors.New("the connections are closed")
 
-// Take returns an idle connection, or opens one. While another call uses the only one, Take waits for that, unless more
-// is set: then it opens another one, up to Most, one after the other. If none can be opened, it waits for those that are
-// used, and fails when there are none. Each connection is given back by Give.
+// Take returns an idle connection, or opens one. While another call uses the only one, Take waits for that,
+// unless more is set: then it opens another one, up to Most, one after the other. If none can be opened, it
+// waits for those that are used, and fails when there are none. Each connection is given back by Give.
 func (p *Pool[C]) Take(ctx context.Context, more bool) (*Conn[C], error) {
 	most := 1
 	if more {
@@ -185,8 +185,8 @@ func (p *Pool[C]) Give(c *Conn[C], broken bool) {
 	p.changed.Broadcast()
 }
 
-// Watch calls f with a connection while no call needs it. Then the context of f ends, f returns its error, and Watch
-// waits until the connection is idle again. After any other error it is closed.
+// Watch calls f with a connection while no call needs it. Then the context of f ends, f returns its error,
+// and Watch waits until the connection is idle again. After any other error it is closed.
 func (p *Pool[C]) Watch(ctx context.Context, f func(context.Context, C) error) error {
 	for {
 		p.mu.Lock()

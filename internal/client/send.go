@@ -11,15 +11,15 @@ const (
 	longest  = time.Minute     // of a call that names no end
 )
 
-// Send sends a message on a connection of p, and returns the answer. If the connection breaks, a copy is sent on another
-// one, and also after each third of the call's time, since a connection may be dead without notice. So a second copy must
-// have no effect.
+// Send sends a message on a connection of p, and returns the answer. If the connection breaks, a copy is sent
+// on another one, and also after each third of the call's time, since a connection may be dead without
+// notice. So a second copy must have no effect.
 //
-// The end of a call does not end a connection: a server that has no place for another one is often slow, and clients that
-// close connections because answers are late keep a busy server busy. The next call uses it.
+// The end of a call does not end a connection: a server that has no place for another one is often slow, and
+// clients that close connections because answers are late keep a busy server busy. The next call uses it.
 //
-// send sends one copy, and reports whether its connection is broken. Its context outlasts ctx, and ends with end. isFinal
-// reports whether another connection would answer the same.
+// send sends one copy, and reports whether its connection is broken. Its context outlasts ctx, and ends with
+// end. isFinal reports whether another connection would answer the same.
 func Send[C, A any](ctx, end context.Context, p *Pool[C],
 	send func(ctx context.Context, c C) (answer A, broken bool, err error), isFinal func(error) bool,
 ) (answer A, err error) {

@@ -215,8 +215,8 @@ func (d *demo) draw() {
 		fmt.Fprintf(&b, "  %-5s %s\n", x.name, string(x.row))
 	}
 	fmt.Fprintf(&b, "\n%s\n", strings.Join(d.log, "\n"))
-	// Move home, erase the rest of each line, then everything below. Erasing the whole screen first would flicker.
-	// Meanwhile the terminal cuts lines that are too long, and does not wrap them.
+	// Move home, erase the rest of each line, then everything below. Erasing the whole screen first would
+	// flicker. Meanwhile the terminal cuts lines that are too long, and does not wrap them.
 	fmt.Fprint(d.out, "\x1b[?7l\x1b[H", strings.ReplaceAll(b.String(), "\n", "\x1b[K\n"), "\x1b[J\x1b[?7h")
 }
 

@@ -37,11 +37,12 @@ const (
 	exitNotFound    = 127
 )
 
-// A PodLabel begins to keep a label with this key on this process's own pod while e is led here. stop removes it.
-// "elect run --pod-label" calls it.
+// A PodLabel begins to keep a label with this key on this process's own pod while e is led here. stop removes
+// it. "elect run --pod-label" calls it.
 type PodLabel func(e *election.Election, key string) (stop func(context.Context) error, err error)
 
-// Main is the main function of the command. It does not return. Without label, "elect run" refuses --pod-label.
+// Main is the main function of the command. It does not return. Without label, "elect run" refuses
+// --pod-label.
 func Main(label PodLabel) {
 	config.RunGuard()
 	if os.Args[0] == guardName {
@@ -185,8 +186,8 @@ func (a *app) confirm(format string, args ...any) error {
 	return nil
 }
 
-// untilSignal returns a context that ends at SIGINT or SIGTERM, or after limit if that is not 0. A second signal ends elect
-// at once.
+// untilSignal returns a context that ends at SIGINT or SIGTERM, or after limit if that is not 0. A second
+// signal ends elect at once.
 func untilSignal(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -38,8 +38,8 @@ func (a *app) observing(ctx context.Context, limit time.Duration, names []string
 	return do(ctx, m)
 }
 
-// openManager opens a manager on a configuration's store, with an id of its own: that of the configuration belongs to
-// another process.
+// openManager opens a manager on a configuration's store, with an id of its own: that of the configuration
+// belongs to another process.
 func openManager(ctx context.Context, c *config.Config, observer bool) (*election.Manager, error) {
 	own := *c
 	own.Election.ID, own.Election.Observer = "", observer
@@ -53,8 +53,8 @@ func closeWithin(m *election.Manager, limit time.Duration) error {
 	return m.Close(ctx)
 }
 
-// follow makes an observer join all elections of the store as they appear, and leave those that were forgotten, until ctx
-// ends. listed gets the error of each reading of the store's records, or nil.
+// follow makes an observer join all elections of the store as they appear, and leave those that were
+// forgotten, until ctx ends. listed gets the error of each reading of the store's records, or nil.
 func (a *app) follow(ctx context.Context, m *election.Manager, listed func(error)) {
 	failed := false
 	for {

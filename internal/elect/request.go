@@ -52,7 +52,8 @@ does not campaign for one TTL. One that is stopped or cut off does not read the 
 	})
 }
 
-// awaitNominee waits until a candidate leads. Another one that leads in a later term than that of the request is an error.
+// awaitNominee waits until a candidate leads. Another one that leads in a later term than that of the request
+// is an error.
 func (a *app) awaitNominee(ctx context.Context, name, id string, term uint64, limit time.Duration) error {
 	ev, err := a.await(ctx, name, limit, func(ev election.Event) bool { return ev.Kind == election.Elected && ev.Term > term })
 	if err == nil && ev.Leader.ID != id {

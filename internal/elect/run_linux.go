@@ -150,8 +150,9 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	return r, m, err
 }
 
-// lockOf returns how to get the lock of the kernel by which this process leads; nil if it leads by none. The command keeps
-// it, so that nobody leads before it has ended. In a migration the lock is that of a store by which its stage leads.
+// lockOf returns how to get the lock of the kernel by which this process leads; nil if it leads by none. The
+// command keeps it, so that nobody leads before it has ended. In a migration the lock is that of a store by
+// which its stage leads.
 func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), err error) {
 	stores := []backend.Backend{b}
 	if m, ok := b.(*migration.Backend); ok {

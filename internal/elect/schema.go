@@ -53,8 +53,8 @@ CREATE. With --grant-to, also grant the rights of a member to the account that t
 	return c
 }
 
-// createTables creates the tables of the configuration's store, if it needs any, and grants rights on them to an account,
-// if one is named.
+// createTables creates the tables of the configuration's store, if it needs any, and grants rights on them to
+// an account, if one is named.
 func (a *app) createTables(ctx context.Context, s *store, grantTo string) error {
 	if _, ok := s.Backend.(*migration.Backend); ok {
 		return errors.New("the backend is migration, which has two stores; name the one that needs tables: ELECTION_BACKEND=mysql elect schema --apply")

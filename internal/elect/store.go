@@ -150,9 +150,9 @@ func (s *store) observed(ctx context.Context, name string) (sighting, error) {
 	return list[0], nil
 }
 
-// observe finds out which leaders are silent. An age alone is only a hint, because on some stores it
-// compares the clocks of two machines. So observe reads each overdue lease again after the time that a renewal
-// may take: a leader that is alive has renewed it. A sighting has the record as it was read last: meanwhile
+// observe finds out which leaders are silent. An age alone is only a hint, because on some stores it compares
+// the clocks of two machines. So observe reads each overdue lease again after the time that a renewal may
+// take: a leader that is alive has renewed it. A sighting has the record as it was read last: meanwhile
 // another process may lead.
 func (s *store) observe(ctx context.Context, records []backend.Record) ([]sighting, error) {
 	list := make([]sighting, len(records))

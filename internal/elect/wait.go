@@ -12,7 +12,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// exitTimeout is the exit code of a command that has waited for as long as it was told to, as that of timeout(1).
+// exitTimeout is the exit code of a command that has waited for as long as it was told to, as that of
+// timeout(1).
 const exitTimeout = 124
 
 func (a *app) waitCommand() *cobra.Command {
@@ -37,8 +38,8 @@ was. The code is %d if it has not happened within --wait.`, exitTimeout),
 	return c
 }
 
-// await observes an election until reached, and prints the event that did it. If that takes longer than limit, the code is
-// exitTimeout.
+// await observes an election until reached, and prints the event that did it. If that takes longer than
+// limit, the code is exitTimeout.
 func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (election.Event, error) {
 	var last election.Event
 	err := a.observing(ctx, limit, []string{name}, nil, func(ctx context.Context, m *election.Manager) error {

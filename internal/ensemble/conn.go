@@ -20,9 +20,9 @@ const acceptTimeout = 2 * time.Second
 // dialTimeout is how long connecting to one server may take. A TLS handshake takes several round trips.
 const dialTimeout = 5 * time.Second
 
-// A conn is one network connection to a server. It does what the library has no option for: it ends if the server does
-// not accept a session in time, it knows how long a session is granted, it sends no pings for a Quiet session, and it
-// has readings of nodes that are watched leave a watch.
+// A conn is one network connection to a server. It does what the library has no option for: it ends if the
+// server does not accept a session in time, it knows how long a session is granted, it sends no pings for a
+// Quiet session, and it has readings of nodes that are watched leave a watch.
 type conn struct {
 	net.Conn
 	s        *Session
@@ -40,8 +40,8 @@ func (s *Session) newConn(raw net.Conn) *conn {
 
 var errIdle = errors.New("nobody needs a connection")
 
-// dial connects to a server for the library. A Quiet session that no call has needed for a while stays without a
-// connection: connecting, too, keeps it alive.
+// dial connects to a server for the library. A Quiet session that no call has needed for a while stays
+// without a connection: connecting, too, keeps it alive.
 func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	idle := s.turn != turn || s.Quiet && time.Since(s.lastUsed) > s.Length/3
@@ -125,8 +125,8 @@ func (c *conn) readGrant() error {
 // ping is what the library sends three times in the length of a session.
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
-// Write sends a request. A failure is told by the next Read alone: after a failed write the library may wait for
-// ever, as it answers one request twice (conn.go, sendData and flushRequests).
+// Write sends a request. A failure is told by the next Read alone: after a failed write the library may wait
+// for ever, as it answers one request twice (conn.go, sendData and flushRequests).
 func (c *conn) Write(frame []byte) (int, error) {
 	if c.s.Quiet && bytes.Equal(frame, ping) {
 		return len(frame), nil

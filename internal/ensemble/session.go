@@ -27,8 +27,8 @@ type Session struct {
 	// refuse one that has seen later writes.
 	Length time.Duration
 
-	// Quiet says that nothing but calls keeps the session alive: it sends no pings, and connects again only for
-	// calls. Set it before the first call.
+	// Quiet says that nothing but calls keeps the session alive: it sends no pings, and connects again only
+	// for calls. Set it before the first call.
 	Quiet bool
 
 	access *Access
@@ -47,8 +47,8 @@ type Session struct {
 	changed   chan struct{} // closed, and replaced, when one of the above changes, or fired
 	closed    bool
 
-	// Those of the present connection, and how often some have fired or were lost. There are also those under which a
-	// node is being read, and those that are over and have yet to fire.
+	// Those of the present connection, and how often some have fired or were lost. There are also those under
+	// which a node is being read, and those that are over and have yet to fire.
 	watches map[key]*Watch
 	fired   uint64
 }
@@ -75,8 +75,8 @@ func (s *Session) Connected() bool {
 	return s.connected
 }
 
-// maxRequest limits a request, for which the library keeps memory, and maxReply an answer. Servers accept about
-// 1 MiB (jute.maxbuffer).
+// maxRequest limits a request, for which the library keeps memory, and maxReply an answer. Servers accept
+// about 1 MiB (jute.maxbuffer).
 const (
 	maxRequest = 1 << 20
 	maxReply   = 32 << 20
@@ -183,7 +183,8 @@ func (s *Session) event(turn int, e zk.Event) {
 	}
 }
 
-// disconnected notes that the connection is lost. The servers keep watches for a connection. The caller holds s.mu.
+// disconnected notes that the connection is lost. The servers keep watches for a connection. The caller holds
+// s.mu.
 func (s *Session) disconnected() {
 	if s.connected {
 		s.connected, s.lost = false, time.Now()

@@ -74,7 +74,8 @@ type Watch struct {
 }
 
 // Over reports whether the watch has fired, or was lost: the node may have changed. It is as new as the last
-// answer in the session, also to a change that this process has made: servers tell watches before they answer.
+// answer in the session, also to a change that this process has made: servers tell watches before they
+// answer.
 func (w *Watch) Over() bool { return w.over.Load() }
 
 // Watched returns a node, from memory if a watch says that it has not changed. What a watch says is as
@@ -103,8 +104,8 @@ func (s *Session) Watched(ctx context.Context, kind Kind, path string) (Node, er
 	return n, err
 }
 
-// Kinds of requests, as in the library. A reading consists of length, xid, kind, length of the path, path, and a byte
-// that says whether to leave a watch.
+// Kinds of requests, as in the library. A reading consists of length, xid, kind, length of the path, path,
+// and a byte that says whether to leave a watch.
 const (
 	opExists      = 3
 	opGetData     = 4

@@ -38,8 +38,8 @@ type Dialect interface {
 	// SetOrigin writes the row of the origin, if it still has the text kept; "": if it is not there.
 	SetOrigin(ctx context.Context, origin, kept string) error
 
-	// Moved is called when another server has answered than before. Connections that are open may lead to either: none
-	// of them is used for a later call.
+	// Moved is called when another server has answered than before. Connections that are open may lead to
+	// either: none of them is used for a later call.
 	Moved()
 
 	// Survey asks where the table is, and for whom.
@@ -80,8 +80,8 @@ type Answer struct {
 	// transaction. Zero: the server does not number them.
 	Position, Next uint64
 
-	// Items returns the items, whose values decode makes of their texts. Those that a transaction before backTo has
-	// written are Old.
+	// Items returns the items, whose values decode makes of their texts. Those that a transaction before
+	// backTo has written are Old.
 	Items func(backTo uint64, decode Decode) []lease.Item
 }
 
@@ -122,14 +122,14 @@ const (
 // MaxAge is the greatest age of a row, in microseconds: a longer one would be no duration.
 const MaxAge = 1e15
 
-// Limits implements [lease.Driver]. A failover may lose what was acknowledged. Renewals lock no record, so that
-// somebody who keeps one locked ends no leadership.
+// Limits implements [lease.Driver]. A failover may lose what was acknowledged. Renewals lock no record, so
+// that somebody who keeps one locked ends no leadership.
 func (d *Driver) Limits() lease.Limits {
 	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, MaxValue: maxValue}
 }
 
-// Read implements [lease.Driver]. Many items are read in several messages, the meta item in the last one, since it must not
-// be older than any other.
+// Read implements [lease.Driver]. Many items are read in several messages, the meta item in the last one,
+// since it must not be older than any other.
 func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
 	rows, meta := [][2]string{}, [][2]string{}
 	for _, k := range keys {
@@ -193,8 +193,9 @@ func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer
 		}
 		epoch, maxTTL := parseOrigin(a.Origin)
 		if serverOf(epoch) != a.Server {
-			// Another process has found another server since, which shares the rows. If new connections lead there, this one
-			// is of before; with each process on its own server they would go on giving the rows new epochs.
+			// Another process has found another server since, which shares the rows. If new connections lead
+			// there, this one is of before; with each process on its own server they would go on giving the
+			// rows new epochs.
 			if tries == 0 && epoch != "" && serverOf(d.Epoch()) == a.Server {
 				d.Dialect.Moved()
 				continue
@@ -228,8 +229,9 @@ func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer
 	return v, lease.ErrEpoch
 }
 
-// originText is that of the row: the epoch, and the greatest TTL. The epoch is the server with its table, since a copy of
-// the rows in another table is another store, and a random text, since the rows may be deleted.
+// originText is that of the row: the epoch, and the greatest TTL. The epoch is the server with its table,
+// since a copy of the rows in another table is another store, and a random text, since the rows may be
+// deleted.
 var originText = regexp.MustCompile(`^([!-~]{1,250}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
 
 func parseOrigin(text string) (epoch string, maxTTL time.Duration) {

@@ -45,8 +45,8 @@ func names(schemas []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// Place returns the table with its schema. If no schema was named, the first answer of a server settles it for
-// as long as the Driver is used, whatever connections are told afterwards.
+// Place returns the table with its schema. If no schema was named, the first answer of a server settles it
+// for as long as the Driver is used, whatever connections are told afterwards.
 func (d *Driver) Place(ctx context.Context) (Table, error) {
 	t := d.Settled()
 	if t.Schema != "" {
@@ -108,8 +108,8 @@ func (d *Driver) create(ctx context.Context, s *Survey) error {
 	return err
 }
 
-// CreateTables creates the table if it is not there. Who calls it takes the default for what is meant, unless some schema
-// has a table already.
+// CreateTables creates the table if it is not there. Who calls it takes the default for what is meant, unless
+// some schema has a table already.
 func (d *Driver) CreateTables(ctx context.Context) error {
 	s, err := d.Dialect.Survey(ctx)
 	s.Doubt = ""

@@ -22,8 +22,8 @@ const (
 // A Table is the name of the table, with its schema if one was given.
 type Table struct{ Quote, Schema, Prefix string }
 
-// NewTable checks names. A schema may have any printable name that a server allows; letters says which a prefix may have: a
-// part of a regular expression.
+// NewTable checks names. A schema may have any printable name that a server allows; letters says which a
+// prefix may have: a part of a regular expression.
 func NewTable(quote, letters, schema, prefix string) (Table, error) {
 	t := Table{quote, schema, cmp.Or(prefix, DefaultPrefix)}
 	if clean.Text(schema, maxName, false) != schema {

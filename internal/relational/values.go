@@ -12,8 +12,8 @@ type Decode func(k lease.Key, text []byte) lease.Value
 
 func decodeEach(k lease.Key, text []byte) lease.Value { return lease.Decode(k.Kind, text) }
 
-// values are what a large reading has decoded. A follower of thousands reads all of them once for each renewal, and
-// hardly any has changed: to decode them again was half of what it cost.
+// values are what a large reading has decoded. A follower of thousands reads all of them once for each
+// renewal, and hardly any has changed: to decode them again was half of what it cost.
 type values struct {
 	seed maphash.Seed
 	of   map[lease.Key]value

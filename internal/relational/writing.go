@@ -94,8 +94,8 @@ func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	return w.Written, nil
 }
 
-// run sends the changes, and what is to be verified with them. If that is too large for one message, it is compared in others,
-// after the change: then it is as new as it would be in the same one, or newer.
+// run sends the changes, and what is to be verified with them. If that is too large for one message, it is
+// compared in others, after the change: then it is as new as it would be in the same one, or newer.
 func (w *writing) run(ctx context.Context) error {
 	rows, later := make([][]Row, len(w.changes)), [][][3]string(nil)
 	for i := range rows {

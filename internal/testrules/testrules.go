@@ -1,5 +1,5 @@
-// Package testrules has what the tests of drivers, registers and locks share: rules that each of them must keep to, and a way
-// to see that a rule finds what breaks it.
+// Package testrules has what the tests of drivers, registers and locks share: rules that each of them must
+// keep to, and a way to see that a rule finds what breaks it.
 package testrules
 
 import (

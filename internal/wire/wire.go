@@ -1,5 +1,5 @@
-// Package wire is a backend that passes calls to another one, and can lose, delay, repeat or spoil them. Packages
-// conformance and electiontest put it before the stores that they test with.
+// Package wire is a backend that passes calls to another one, and can lose, delay, repeat or spoil them.
+// Packages conformance and electiontest put it before the stores that they test with.
 package wire
 
 import (

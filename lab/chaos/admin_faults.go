@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// What an administrator does to the connections and rights of all members. Who edits records and rows is in the tests of
-// each store.
+// What an administrator does to the connections and rights of all members. Who edits records and rows is in
+// the tests of each store.
 
 // closing closes the members' connections again and again.
 func closing(addr string, do func(r *run)) fault {
@@ -52,8 +52,8 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 			r.wait(ttl/2, 2*ttl)
 			s.Exec(r, "GRANT "+rights+" TO "+user)
 		}),
-		// Another client takes all connections, after those of the members were closed. The server keeps one for the
-		// administrator.
+		// Another client takes all connections, after those of the members were closed. The server keeps one
+		// for the administrator.
 		"connections used up": while(s.Addr(), byCall, func(r *run) {
 			s.Exec(r, "SET GLOBAL max_connections = 12")
 			d.Disconnect(r)

@@ -26,8 +26,8 @@
 //
 // # What is checked
 //
-//   - S1, S4, S5, S7 and S8 by [conformance.Check]: exclusive belief, and terms. Some order of grants, renewals and
-//     releases explains their answers, and whoever leads was granted its term.
+//   - S1, S4, S5, S7 and S8 by [conformance.Check]: exclusive belief, and terms. Some order of grants,
+//     renewals and releases explains their answers, and whoever leads was granted its term.
 //   - L3: each election has a leader within the bound after each heal.
 //
 // # Which faults count

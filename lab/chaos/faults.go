@@ -20,7 +20,8 @@ const longPause = "pause, long"
 
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// strike is a fault of the process that leads. It counts if that led when it was hit, by do. The rest follows.
+// strike is a fault of the process that leads. It counts if that led when it was hit, by do. The rest
+// follows.
 func strike(do, rest func(r *run, c *child)) fault {
 	return func(r *run) {
 		c, at, led := r.someLeader(), Now(), false

@@ -31,8 +31,8 @@ func guarded(s *Site) *Site {
 	return s
 }
 
-// killWithGuard sends the guard of a leader a signal, and kills the leader. A guard that was stopped resumes when another
-// process may lead.
+// killWithGuard sends the guard of a leader a signal, and kills the leader. A guard that was stopped resumes
+// when another process may lead.
 func killWithGuard(signal syscall.Signal) fault {
 	guard := 0
 	return strike(

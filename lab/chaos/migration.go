@@ -10,7 +10,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// The stages of a migration from ZooKeeper to MySQL and back, in the order in which a fleet goes through them.
+// The stages of a migration from ZooKeeper to MySQL and back, in the order in which a fleet goes through
+// them.
 var stages = []string{"both", "to", "both", "from"}
 
 // migrationSite is a migration. Its members begin at the stage "both".

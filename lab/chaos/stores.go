@@ -62,8 +62,8 @@ func join(all ...map[string]fault) map[string]fault {
 // reach says how members reach a store: the configuration of one that has these connections.
 type reach func(proxies []*testbed.Proxy) []string
 
-// newSite is a store with servers at these addresses, each of which members reach by proxies. takeover is what [bound]
-// says. All its members and their network have faults; those of its servers follow.
+// newSite is a store with servers at these addresses, each of which members reach by proxies. takeover is
+// what [bound] says. All its members and their network have faults; those of its servers follow.
 func newSite(t testing.TB, name string, takeover time.Duration, addrs []string, how reach, faults ...map[string]fault) *Site {
 	site := &Site{Backend: name, Bound: bound(takeover), takesOver: true, faults: join(append(faults, processFaults(), networkFaults())...)}
 	for i := range members {

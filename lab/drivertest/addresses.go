@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Store.test is a name with several addresses in the world that [InWorldOfManyAddresses] makes. All but the last one, as
-// DeadAddress, drop all packets without an answer.
+// Store.test is a name with several addresses in the world that [InWorldOfManyAddresses] makes. All but the
+// last one, as DeadAddress, drop all packets without an answer.
 const (
 	manyAddresses = "store.test"
 	DeadAddress   = "198.18.9.9"
@@ -31,8 +31,8 @@ mount --bind "$1" /etc/hosts
 shift
 exec "$@"`
 
-// InWorldOfManyAddresses runs the test again, in namespaces where manyAddresses is a name, and returns true there. The
-// test returns at once where it returns false. It needs root, iproute2 and unshare.
+// InWorldOfManyAddresses runs the test again, in namespaces where manyAddresses is a name, and returns true
+// there. The test returns at once where it returns false. It needs root, iproute2 and unshare.
 func InWorldOfManyAddresses(t *testing.T) bool {
 	t.Helper()
 	const inside = "ELECTION_TEST_MANY_ADDRESSES"
@@ -62,7 +62,8 @@ func InWorldOfManyAddresses(t *testing.T) bool {
 	return false
 }
 
-// AtManyAddresses returns the address of a server of this host under that name. It forwards connections to the server.
+// AtManyAddresses returns the address of a server of this host under that name. It forwards connections to
+// the server.
 func AtManyAddresses(t testing.TB, server string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(server)

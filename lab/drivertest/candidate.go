@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A Candidate is a backend and the candidate that it serves, without a manager: the test says when it reads, bids, renews
-// and resigns. What must succeed ends the test if it does not.
+// A Candidate is a backend and the candidate that it serves, without a manager: the test says when it reads,
+// bids, renews and resigns. What must succeed ends the test if it does not.
 type Candidate struct {
 	Me    backend.Candidate
 	TTL   time.Duration // of its bids

@@ -14,8 +14,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Join opens a manager that has joined these elections and jobs, and returns the first one. It closes the manager after the
-// test.
+// Join opens a manager that has joined these elections and jobs, and returns the first one. It closes the
+// manager after the test.
 func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend, names ...string) (first *election.Election) {
 	t.Helper()
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
@@ -82,8 +82,8 @@ func Settle(t testing.TB, b backend.Backend, n int, ttl time.Duration, leads boo
 	})
 }
 
-// HandsOver lets a lead and b follow, and waits until ready returns nil. Then a resigns, and b must lead within limit,
-// which allows for all other tests: alone it takes milliseconds.
+// HandsOver lets a lead and b follow, and waits until ready returns nil. Then a resigns, and b must lead
+// within limit, which allows for all other tests: alone it takes milliseconds.
 func HandsOver(t testing.TB, a, b *election.Election, limit time.Duration, ready func() error) {
 	t.Helper()
 	led, err := a.Campaign(t.Context())
@@ -101,8 +101,9 @@ func HandsOver(t testing.TB, a, b *election.Election, limit time.Duration, ready
 	}
 }
 
-// FollowsBesideOneLeader tells connections of a process something, which open makes it use, while another one leads. It
-// must follow that one, and lead after it in a greater term: told by somebody, it must not elect by another table.
+// FollowsBesideOneLeader tells connections of a process something, which open makes it use, while another one
+// leads. It must follow that one, and lead after it in a greater term: told by somebody, it must not elect by
+// another table.
 func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), open func() *election.Election) {
 	t.Helper()
 	led, err := old.Campaign(t.Context())
@@ -131,15 +132,15 @@ func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), o
 	}
 }
 
-// CostsLittle lets a manager lead a thousand elections, and then another one follow it. spent counts the requests of
-// both so far: in a TTL at most alone, and then both.
+// CostsLittle lets a manager lead a thousand elections, and then another one follow it. spent counts the
+// requests of both so far: in a TTL at most alone, and then both.
 func CostsLittle(t testing.TB, open func() backend.Backend, spent func() int, alone, both int) {
 	t.Helper()
 	const ttl, idle = 9 * time.Second, 18 * time.Second
 	for candidates, perTTL := range []int{alone, both} {
 		Settle(t, open(), 1000, ttl, candidates == 0)
-		// Twice as many are allowed, since new connections are set up. On a busy machine requests are sent again, until
-		// it is calm for a while.
+		// Twice as many are allowed, since new connections are set up. On a busy machine requests are sent
+		// again, until it is calm for a while.
 		most := 2*int(idle/ttl)*perTTL + 2
 		testbed.Eventually(t, patience, "few requests are sent", func() error {
 			before := spent()
@@ -165,8 +166,8 @@ func KeepsLeading(t testing.TB, led *election.Leadership, d time.Duration) {
 	}
 }
 
-// StepsDownFirst lets a lead and the others campaign, and cuts a off. It leads until its lease expires, and only then
-// does one of the others. When a is back, it knows who leads.
+// StepsDownFirst lets a lead and the others campaign, and cuts a off. It leads until its lease expires, and
+// only then does one of the others. When a is back, it knows who leads.
 func StepsDownFirst(t testing.TB, cut func(on bool), a *election.Election, others ...*election.Election) {
 	t.Helper()
 	led, err := a.Campaign(t.Context())
@@ -191,7 +192,8 @@ func StepsDownFirst(t testing.TB, cut func(on bool), a *election.Election, other
 
 	cut(false)
 	testbed.Eventually(t, patience, "the one that was cut off knows who leads", func() error {
-		// The leader may have changed once more: servers that come back may choose another leader of their own.
+		// The leader may have changed once more: servers that come back may choose another leader of their
+		// own.
 		who, _, _ := a.Leader()
 		for _, e := range append(slices.Clone(others), a) {
 			if leader, _, known := e.Leader(); known && e.Leading() && leader == who {

@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Elsewhere returns a store on one server whose clients can be led to another one. open opens a client at an address.
-// makeCopy copies what is here, once: when the first client is led there.
+// Elsewhere returns a store on one server whose clients can be led to another one. open opens a client at an
+// address. makeCopy copies what is here, once: when the first client is led there.
 func Elsewhere(here, other *testbed.Daemon, open func(t testing.TB, addr string) backend.Backend, makeCopy func() error) conformance.Store {
 	var proxies sync.Map // of *testbed.Proxy, by backend.Backend
 	var copied sync.Once

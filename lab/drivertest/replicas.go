@@ -17,8 +17,9 @@ type Replicated[S any] interface {
 	Promote(t testing.TB)            // the replica is a primary
 }
 
-// Failovers is the fault of a suite that kills a primary and promotes its replica, behind a proxy that leads to the
-// primary. If loses is set, the replica lacks the last writes at each second failover. follow starts a replica.
+// Failovers is the fault of a suite that kills a primary and promotes its replica, behind a proxy that leads
+// to the primary. If loses is set, the replica lacks the last writes at each second failover. follow starts a
+// replica.
 func Failovers[S Replicated[S]](
 	t testing.TB, proxy *testbed.Proxy, primary S, loses bool, follow func(t testing.TB, primary S) S,
 ) conformance.Fault {

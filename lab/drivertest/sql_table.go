@@ -14,7 +14,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A SQLTable is the table of a SQL driver on a real server, whose rows an operator or another program edits and locks.
+// A SQLTable is the table of a SQL driver on a real server, whose rows an operator or another program edits
+// and locks.
 type SQLTable struct {
 	// Open opens another client of the driver. greatest is its MaxTTL; 0: the default.
 	Open func(t testing.TB, greatest time.Duration) lease.Driver
@@ -38,7 +39,8 @@ type SQLTable struct {
 	Insertion string
 }
 
-// RunSQLTable tests what a SQL driver must do beside others who edit rows and lock them. newTable makes a new table.
+// RunSQLTable tests what a SQL driver must do beside others who edit rows and lock them. newTable makes a new
+// table.
 func RunSQLTable(t *testing.T, newTable func(t testing.TB) SQLTable) {
 	for what, test := range map[string]func(SQLTable, *testing.T){
 		"an edit by hand shows":                    SQLTable.editsShow,
@@ -58,8 +60,8 @@ func record(name string) lease.Key { return lease.Key{Kind: lease.Records, Name:
 
 const jobsRow = " WHERE kind = 'record' AND name = 'jobs'"
 
-// editsShow: an edit of any column shows, also one that puts the former text back, and the next write over what was
-// read before is refused.
+// editsShow: an edit of any column shows, also one that puts the former text back, and the next write over
+// what was read before is refused.
 func (s SQLTable) editsShow(t *testing.T) {
 	d := s.Open(t, 0)
 	for what, edit := range s.Edits {
@@ -111,7 +113,8 @@ func (s SQLTable) anyTimeIsRead(t *testing.T) {
 	}
 }
 
-// lockedRowCostsOneElection: what was sent with a change of a row that somebody has locked, or inserts, is done.
+// lockedRowCostsOneElection: what was sent with a change of a row that somebody has locked, or inserts, is
+// done.
 func (s SQLTable) lockedRowCostsOneElection(t *testing.T) {
 	d := s.Open(t, 0)
 	v := Read(t, d)
@@ -176,8 +179,8 @@ func (s SQLTable) allHaveOneMaxTTL(t *testing.T) {
 	Read(t, s.Open(t, 0))
 }
 
-// IsAnotherStore puts another table, whose rows are a copy, in the place of a table, and back. The other one is another
-// store for a driver that knew the first, and for one that did not.
+// IsAnotherStore puts another table, whose rows are a copy, in the place of a table, and back. The other one
+// is another store for a driver that knew the first, and for one that did not.
 func IsAnotherStore(t testing.TB, open func() lease.Driver, put, back func()) {
 	t.Helper()
 	knew := open()
@@ -204,8 +207,8 @@ func IsAnotherStore(t testing.TB, open func() lease.Driver, put, back func()) {
 // settingsName is a name that another character set would garble.
 const settingsName = "jób 日本 €😀"
 
-// WorksUnder makes a record, changes it, finds another change refused, and deletes all but it, with a driver whose
-// connections have some setting. term differs from call to call.
+// WorksUnder makes a record, changes it, finds another change refused, and deletes all but it, with a driver
+// whose connections have some setting. term differs from call to call.
 func WorksUnder(ctx context.Context, d lease.Driver, term uint64) error {
 	keys := []lease.Key{{Kind: lease.Metas}, record(settingsName), record(strings.ToUpper(settingsName))}
 	put := func(v *lease.View, name string, r lease.Record) lease.Change {
@@ -240,7 +243,8 @@ func WorksUnder(ctx context.Context, d lease.Driver, term uint64) error {
 	return nil
 }
 
-// FencedUnder is true of a fence: it lets the term pass under which the record of WorksUnder was written, and no other.
+// FencedUnder is true of a fence: it lets the term pass under which the record of WorksUnder was written, and
+// no other.
 func FencedUnder(fenced error, check func(election string, term uint64) error) error {
 	for term, want := range map[uint64]error{7: nil, 8: fenced} {
 		if err := check(settingsName, term); !errors.Is(err, want) {

@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Virtual opens a pool as [testbed.OpenDB] does, for bubbles of testing/synctest. Before each statement it sets the
-// session's clock to the caller's, so that virtual hours take moments on a real server.
+// Virtual opens a pool as [testbed.OpenDB] does, for bubbles of testing/synctest. Before each statement it
+// sets the session's clock to the caller's, so that virtual hours take moments on a real server.
 func Virtual(t testing.TB, c *mysql.Config) *sql.DB {
 	t.Helper()
 	c = c.Clone()

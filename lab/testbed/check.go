@@ -2,8 +2,8 @@ package testbed
 
 import "testing"
 
-// What starts a server is a script that ends at its first error, by the panic of check and must. So it need not be
-// in a test: all tests of a binary share some servers. [attempt] turns the panic into an error again.
+// What starts a server is a script that ends at its first error, by the panic of check and must. So it need
+// not be in a test: all tests of a binary share some servers. [attempt] turns the panic into an error again.
 
 type failure struct{ error }
 

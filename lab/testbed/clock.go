@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Step moves the wall clock of a running server, forwards or backwards. Steps add up and survive a restart. The server
-// must have been started with Clock. Step leaves the monotonic clock alone, by which the server waits.
+// Step moves the wall clock of a running server, forwards or backwards. Steps add up and survive a restart.
+// The server must have been started with Clock. Step leaves the monotonic clock alone, by which the server
+// waits.
 func (d *Daemon) Step(t testing.TB, by time.Duration) {
 	t.Helper()
 	d.requireRunning(t, "Step")

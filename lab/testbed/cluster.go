@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// startCluster starts n servers for this test, each on a host of its own. make prepares the one of host i. All of them
-// answer when startCluster returns.
+// startCluster starts n servers for this test, each on a host of its own. make prepares the one of host i.
+// All of them answer when startCluster returns.
 func startCluster(t testing.TB, n int, make func(hosts []*Host, i int) *Daemon) (all []*Daemon) {
 	t.Helper()
 	hosts := newHosts(t, n)

@@ -25,12 +25,12 @@ func StartConsul(t testing.TB, o Options) *Daemon {
 	return startOwn(t, func() *Daemon { return startConsul(o) })
 }
 
-// SharedConsul returns the server that all tests of the binary share. Tests must not inject faults into it. Each
-// takes its own prefix.
+// SharedConsul returns the server that all tests of the binary share. Tests must not inject faults into it.
+// Each takes its own prefix.
 var SharedConsul = share(func() *Daemon { return startConsul(Options{}) })
 
-// StartConsulCluster starts n servers for this test, each on a host of its own. All of them answer clients when it
-// returns.
+// StartConsulCluster starts n servers for this test, each on a host of its own. All of them answer clients
+// when it returns.
 func StartConsulCluster(t testing.TB, n int) []*Daemon {
 	t.Helper()
 	return startCluster(t, n, func(hosts []*Host, i int) *Daemon {

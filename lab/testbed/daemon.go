@@ -56,8 +56,8 @@ type Daemon struct {
 // daemon. Daemon.remove, or the end of the test binary, removes it.
 func newDir() string { return must(os.MkdirTemp(must(scratch()), "")) }
 
-// newDaemon makes the directory of a daemon, and in it its certificate and its clock. It is ready when it takes
-// connections, and ends by SIGTERM.
+// newDaemon makes the directory of a daemon, and in it its certificate and its clock. It is ready when it
+// takes connections, and ends by SIGTERM.
 func newDaemon(kind Kind, version string, o Options) *Daemon {
 	d := &Daemon{kind: kind, version: version, dir: newDir(), end: syscall.SIGTERM}
 	d.ready = func(ctx context.Context) error {
@@ -89,8 +89,8 @@ func (d *Daemon) onPort(command func(port int) []string) *Daemon {
 	return d
 }
 
-// spawn starts the process, and does not wait until it answers: the nodes of a cluster do so after all of them have
-// been started.
+// spawn starts the process, and does not wait until it answers: the nodes of a cluster do so after all of
+// them have been started.
 func (d *Daemon) spawn() error {
 	command := d.command
 	if d.host != nil {
@@ -215,8 +215,8 @@ func (d *Daemon) CAFile() string {
 	return d.ca.file("ca.pem")
 }
 
-// TLSConfig makes a client trust the server, and has a client certificate if clients need one. Its RootCAs has only the
-// server's authority. It is nil without TLS.
+// TLSConfig makes a client trust the server, and has a client certificate if clients need one. Its RootCAs
+// has only the server's authority. It is nil without TLS.
 func (d *Daemon) TLSConfig() *tls.Config {
 	if d.ca == nil {
 		return nil
@@ -226,8 +226,8 @@ func (d *Daemon) TLSConfig() *tls.Config {
 	return &tls.Config{RootCAs: pool, Certificates: d.certs, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 }
 
-// ClientFiles makes a certificate of the server's authority for a client of that name, and returns the files of the
-// certificate and its key.
+// ClientFiles makes a certificate of the server's authority for a client of that name, and returns the files
+// of the certificate and its key.
 func (d *Daemon) ClientFiles(t testing.TB, name string) (cert, key string) {
 	t.Helper()
 	return d.ClientFilesUntil(t, name, time.Time{})
@@ -247,8 +247,8 @@ func (d *Daemon) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", d.addr)
 }
 
-// Request sends a server that speaks HTTP a request of the administrator, and decodes the answer into into, unless it is
-// nil. Body is marshaled as JSON unless it is nil. Any status from 400 on fails the test.
+// Request sends a server that speaks HTTP a request of the administrator, and decodes the answer into into,
+// unless it is nil. Body is marshaled as JSON unless it is nil. Any status from 400 on fails the test.
 func (d *Daemon) Request(t testing.TB, method, path string, body, into any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
@@ -256,9 +256,9 @@ func (d *Daemon) Request(t testing.TB, method, path string, body, into any) {
 	NoError(t, d.Try(ctx, method, path, body, into))
 }
 
-// Try is Request that returns the error, for goroutines and for what may fail. A status from 400 on is in the error's
-// text, as in "404: ". In Kubernetes, a PATCH creates or updates an object; while etcd is dead, an answer takes half a
-// minute or more.
+// Try is Request that returns the error, for goroutines and for what may fail. A status from 400 on is in the
+// error's text, as in "404: ". In Kubernetes, a PATCH creates or updates an object; while etcd is dead, an
+// answer takes half a minute or more.
 func (d *Daemon) Try(ctx context.Context, method, path string, body, into any) error {
 	text, err := d.ask(ctx, method, d.URL()+path, body)
 	if err == nil && into != nil {

@@ -11,9 +11,9 @@
 // A [Proxy] stands between a client and any server. It cuts, delays, resets and
 // drops traffic.
 //
-// PostgreSQL, Redis, ZooKeeper, Consul, etcd, S3 and Kubernetes have their own starters, for one
-// node and for standbys or clusters. Each node is a [Daemon]: a directory, a command, when it is up, and how it ends.
-// Each node of a cluster lives on a [Host], which can be cut off from its peers while its clients still reach it.
+// PostgreSQL, Redis, ZooKeeper, Consul, etcd, S3 and Kubernetes have their own starters, for one node and for
+// standbys or clusters. Each node is a [Daemon]: a directory, a command, when it is up, and how it ends. Each
+// node of a cluster lives on a [Host], which can be cut off from its peers while its clients still reach it.
 //
 // A [Fleet] has processes that use a store: of this module, and of other programs.
 // What the tests of several drivers assert alike is in lab/drivertest.
@@ -34,8 +34,9 @@
 // # Other versions
 //
 // With ELECTION_TEST_OLDEST set, etcd and Consul are the oldest versions that this module claims to support.
-// ELECTION_TEST_POSTGRES_BIN names the directory with the programs of another PostgreSQL, and ELECTION_TEST_SEAWEEDFS the
-// address of the SeaweedFS that scripts/seaweedfs runs, which the tests of S3 then share instead of a versitygw.
+// ELECTION_TEST_POSTGRES_BIN names the directory with the programs of another PostgreSQL, and
+// ELECTION_TEST_SEAWEEDFS the address of the SeaweedFS that scripts/seaweedfs runs, which the tests of S3
+// then share instead of a versitygw.
 //
 // Each test records the servers that it used or missed as attributes
 // ([testing.TB.Attr]). scripts/report makes a table of them.

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// StartEtcd starts a single node for this test and stops it after the test. Its election timeout is half a second, so it
-// grants leases of a second and more.
+// StartEtcd starts a single node for this test and stops it after the test. Its election timeout is half a
+// second, so it grants leases of a second and more.
 func StartEtcd(t testing.TB, o Options) *Daemon {
 	t.Helper()
 	return startOwn(t, func() *Daemon { return startEtcd(o) })
@@ -26,7 +26,8 @@ func SharedEtcd(t testing.TB) []string {
 	return []string{sharedEtcd(t).URL()}
 }
 
-// StartEtcdCluster starts n nodes for this test, each on a host of its own. All of them answer clients when it returns.
+// StartEtcdCluster starts n nodes for this test, each on a host of its own. All of them answer clients when
+// it returns.
 func StartEtcdCluster(t testing.TB, n int, o Options) []*Daemon {
 	t.Helper()
 	return startCluster(t, n, func(hosts []*Host, i int) *Daemon {
@@ -87,8 +88,8 @@ func (d *Daemon) etcdCommand(program string, o Options, peers []string, i int) [
 	return append(args, o.Args...)
 }
 
-// findEtcd finds the newest program that "make deps" has built, or the old one of Debian bookworm that it has unpacked.
-// In the fast tier, the system's etcd will do.
+// findEtcd finds the newest program that "make deps" has built, or the old one of Debian bookworm that it has
+// unpacked. In the fast tier, the system's etcd will do.
 func findEtcd(old bool) (program, version string) {
 	switch {
 	case old:
@@ -103,8 +104,8 @@ func findEtcd(old bool) (program, version string) {
 	return program, versionOf("etcd Version: ", nil, program)
 }
 
-// EtcdMetrics returns the metrics of a node, by name and labels as it writes them. It fails the test if the node does not
-// answer.
+// EtcdMetrics returns the metrics of a node, by name and labels as it writes them. It fails the test if the
+// node does not answer.
 func EtcdMetrics(t testing.TB, node *Daemon) map[string]float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)

@@ -60,8 +60,8 @@ func (f *Fleet) Leads(among ...*Member) (leader *Member) {
 }
 
 // NeverTwo fails the test if two members believed at the same time that they led, and returns how many
-// leaderships there were. A stale belief of another program does not count: such a program keeps no deadline after
-// it was stopped, and no other member can prevent that.
+// leaderships there were. A stale belief of another program does not count: such a program keeps no deadline
+// after it was stopped, and no other member can prevent that.
 func (f *Fleet) NeverTwo() (ours, theirs int) {
 	f.t.Helper()
 	type belief struct {

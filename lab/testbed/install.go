@@ -144,8 +144,8 @@ func versionOf(word string, env []string, command ...string) string {
 	return strings.Fields(rest)[0]
 }
 
-// installed returns the path of a program that a package installs. It also searches the directories of servers,
-// which not every PATH contains.
+// installed returns the path of a program that a package installs. It also searches the directories of
+// servers, which not every PATH contains.
 func installed(k Kind, program, name, hint string) string {
 	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/libexec", ""} {
 		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// JavaProgram returns a function that starts the class Member of a source as a member, which ends with the test. Its
-// first call compiles the source. Jars whose names begin with required must be there; a Debian package has them.
+// JavaProgram returns a function that starts the class Member of a source as a member, which ends with the
+// test. Its first call compiles the source. Jars whose names begin with required must be there; a Debian
+// package has them.
 func JavaProgram(source []byte, debian, required string, jars ...string) func(t testing.TB, id string, args ...string) *Member {
 	compiled := sync.OnceValues(func() (string, error) {
 		return attempt(func() string { return compileJava(source, debian, required, jars) })

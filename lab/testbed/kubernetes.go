@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A KubernetesServer is one kube-apiserver, with RBAC and with priority and fairness. The methods of Daemon, such as
-// Kill, concern only the API server; those of Etcd concern its store. There are no controllers: nothing
-// collects garbage, and a namespace that is deleted stays in state Terminating.
+// A KubernetesServer is one kube-apiserver, with RBAC and with priority and fairness. The methods of Daemon,
+// such as Kill, concern only the API server; those of Etcd concern its store. There are no controllers:
+// nothing collects garbage, and a namespace that is deleted stays in state Terminating.
 type KubernetesServer struct {
 	*Daemon
 	etcd *Daemon
@@ -20,15 +20,15 @@ type KubernetesServer struct {
 // administrators is the group that may do everything.
 const administrators = "system:masters"
 
-// StartKubernetes starts an API server over an etcd of its own for this test, and stops both after the test. It takes
-// some seconds of a processor, and some hundred MB of memory.
+// StartKubernetes starts an API server over an etcd of its own for this test, and stops both after the test.
+// It takes some seconds of a processor, and some hundred MB of memory.
 func StartKubernetes(t testing.TB, o Options) *KubernetesServer {
 	t.Helper()
 	return startOwn(t, func() *KubernetesServer { return startKubernetes(o, nil) })
 }
 
-// StartBeside starts another API server over the same etcd, with the same authority and keys: what one of them grants,
-// the other accepts.
+// StartBeside starts another API server over the same etcd, with the same authority and keys: what one of
+// them grants, the other accepts.
 func (k *KubernetesServer) StartBeside(t testing.TB) *KubernetesServer {
 	t.Helper()
 	return startOwn(t, func() *KubernetesServer { return startKubernetes(Options{}, k) })
@@ -84,8 +84,9 @@ func (k *KubernetesServer) options(program string, port int) []string {
 // ([Daemon.ReplaceData]) is to do so to the cluster.
 func (k *KubernetesServer) Etcd() *Daemon { return k.etcd }
 
-// WithoutServers does something to the data of etcd ([Daemon.SaveData], [Daemon.ReplaceData]), as an operator does after
-// a loss: with both the API server and etcd down. Restored data take versions of objects back, too.
+// WithoutServers does something to the data of etcd ([Daemon.SaveData], [Daemon.ReplaceData]), as an operator
+// does after a loss: with both the API server and etcd down. Restored data take versions of objects back,
+// too.
 func (k *KubernetesServer) WithoutServers(t testing.TB, do func()) {
 	t.Helper()
 	k.Kill(t)

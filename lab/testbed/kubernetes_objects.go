@@ -25,8 +25,8 @@ var kubernetesPaths = map[string]string{
 	"RoleBinding":    "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/rolebindings",
 }
 
-// Apply creates or updates objects of some kinds in a namespace, as the administrator. Each text is YAML or JSON, with
-// one object or several documents. Roles and bindings take effect some moments later.
+// Apply creates or updates objects of some kinds in a namespace, as the administrator. Each text is YAML or
+// JSON, with one object or several documents. Roles and bindings take effect some moments later.
 func (k *KubernetesServer) Apply(t testing.TB, namespace string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -92,7 +92,8 @@ func (k *KubernetesServer) TokenKubeconfig(t testing.TB, token string) (file str
 	return k.kubeconfig(t, fmt.Sprintf(`{"token": %q}`, token))
 }
 
-// kubeconfig writes the file in which clients find the API server and their credentials, in JSON, which is also YAML.
+// kubeconfig writes the file in which clients find the API server and their credentials, in JSON, which is
+// also YAML.
 func (k *KubernetesServer) kubeconfig(t testing.TB, user string) (file string) {
 	t.Helper()
 	ca, err := os.ReadFile(k.CAFile())

@@ -178,8 +178,8 @@ func (j *Member) await(what string, is func() bool) {
 	})
 }
 
-// Says waits for another line that begins with these words. Members in Java say "leader" when they begin to lead, and some
-// also "waits".
+// Says waits for another line that begins with these words. Members in Java say "leader" when they begin to
+// lead, and some also "waits".
 func (j *Member) Says(words string) (line string) {
 	j.t.Helper()
 	j.await(fmt.Sprintf("to say %q", words), func() bool {
@@ -216,8 +216,8 @@ func (j *Member) Follows(prefix string) {
 	j.await("to follow "+prefix, func() bool { return strings.HasPrefix(j.last("follows"), "follows "+prefix) })
 }
 
-// FindsOut waits until the member no longer believes that it leads. One that was stopped may believe so anew: only what it
-// believed before must end.
+// FindsOut waits until the member no longer believes that it leads. One that was stopped may believe so anew:
+// only what it believed before must end.
 func (j *Member) FindsOut() {
 	j.t.Helper()
 	j.await("to find out that it does not lead", func() bool {

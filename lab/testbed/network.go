@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// A Host is where one node of a cluster lives: a network namespace with two links, one to a switch that all hosts of
-// the cluster share, for traffic between nodes, and one to the test, for clients. So a node can be cut off from the others
-// while its clients still reach it.
+// A Host is where one node of a cluster lives: a network namespace with two links, one to a switch that all
+// hosts of the cluster share, for traffic between nodes, and one to the test, for clients. So a node can be
+// cut off from the others while its clients still reach it.
 //
 // The namespaces have no names. The kernel removes them and their links when the
 // processes in them end.
@@ -25,10 +25,12 @@ type Host struct {
 	number  int       // in the network, from 1
 }
 
-// A namespace is one for networks. Its keeper holds it while no server is in it; nil: it is that of this process.
+// A namespace is one for networks. Its keeper holds it while no server is in it; nil: it is that of this
+// process.
 type namespace struct{ keeper *process }
 
-// networks counts those of this process. Addresses come from the range that RFC 2544 reserves for testing networks.
+// networks counts those of this process. Addresses come from the range that RFC 2544 reserves for testing
+// networks.
 var networks atomic.Int32
 
 // newHosts makes a network of n hosts that lasts until the test ends. It needs

@@ -39,8 +39,8 @@ func StartPostgresStandby(t testing.TB, primary *PostgresServer) *PostgresServer
 	return p
 }
 
-// SharedPostgres returns the server that all tests of the binary share. Tests must not inject faults into it. Each takes
-// its own [PostgresServer.Database].
+// SharedPostgres returns the server that all tests of the binary share. Tests must not inject faults into it.
+// Each takes its own [PostgresServer.Database].
 var SharedPostgres = share(func() *PostgresServer { return startPostgres(Options{}, nil) })
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
@@ -60,7 +60,8 @@ func postgresBin() string {
 	return filepath.Dir(newest)
 }
 
-// notRoot is the user of PostgreSQL and PgBouncer, which refuse root: postgres or nobody; nil: that of this process.
+// notRoot is the user of PostgreSQL and PgBouncer, which refuse root: postgres or nobody; nil: that of this
+// process.
 var notRoot = sync.OnceValue(func() *syscall.Credential {
 	if os.Getuid() != 0 {
 		return nil

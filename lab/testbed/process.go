@@ -18,7 +18,8 @@ type process struct {
 	done chan struct{} // closed after Wait has returned
 }
 
-// spawn starts a server and appends its output to the file named log. attr gives it another user or namespaces.
+// spawn starts a server and appends its output to the file named log. attr gives it another user or
+// namespaces.
 func spawn(attr syscall.SysProcAttr, command, env []string, log string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -34,8 +35,8 @@ func spawn(attr syscall.SysProcAttr, command, env []string, log string) (*proces
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel kills a child with Pdeathsig when the thread that started it ends, not when the process ends. Go
-		// may end any thread except a locked one, so this one waits for the child.
+		// The kernel kills a child with Pdeathsig when the thread that started it ends, not when the process
+		// ends. Go may end any thread except a locked one, so this one waits for the child.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -104,8 +105,8 @@ func (p *process) pause(on bool) error {
 	return nil
 }
 
-// Pause stops or resumes all threads of a process, and waits until they have stopped or resumed: the signal may still be
-// pending when kill(2) returns.
+// Pause stops or resumes all threads of a process, and waits until they have stopped or resumed: the signal
+// may still be pending when kill(2) returns.
 func Pause(p *os.Process, on bool) error {
 	signal := syscall.SIGCONT
 	if on {
@@ -123,8 +124,8 @@ func Pause(p *os.Process, on bool) error {
 	})
 }
 
-// threads returns how many threads of a process are stopped by a signal, and how many are not. One that has ended, and for
-// which its parent has not waited, has none.
+// threads returns how many threads of a process are stopped by a signal, and how many are not. One that has
+// ended, and for which its parent has not waited, has none.
 func threads(pid int) (stopped, others int) {
 	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, dir := range all {

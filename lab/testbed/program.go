@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// StartProgram starts a program of a Debian package that stands before servers, for this test. configure writes its
-// configuration into the directory of d, and returns its command; the program listens at the address of d.
+// StartProgram starts a program of a Debian package that stands before servers, for this test. configure
+// writes its configuration into the directory of d, and returns its command; the program listens at the
+// address of d.
 func StartProgram(t testing.TB, name, debian string, configure func(program string, d *Daemon) (command []string)) *Daemon {
 	t.Helper()
 	return startOwn(t, func() *Daemon {

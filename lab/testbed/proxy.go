@@ -233,8 +233,8 @@ func (p *Proxy) pump(l *link, dir direction, to, from *net.TCPConn) {
 	}
 }
 
-// pass waits until a piece may be forwarded, and reports false if it is lost or the link is closed. A piece without bytes is
-// the beginning or the end of a stream: it is never lost, but waits until a cut is over.
+// pass waits until a piece may be forwarded, and reports false if it is lost or the link is closed. A piece
+// without bytes is the beginning or the end of a stream: it is never lost, but waits until a cut is over.
 func (p *Proxy) pass(l *link, dir direction, piece []byte) bool {
 	due := time.Now()
 	p.mu.Lock()

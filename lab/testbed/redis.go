@@ -34,12 +34,12 @@ func StartRedisReplica(t testing.TB, master *RedisServer) *RedisServer {
 	return r
 }
 
-// SharedRedis returns the server that all tests of the binary share. Tests must not inject faults into it. Each takes its
-// own prefix.
+// SharedRedis returns the server that all tests of the binary share. Tests must not inject faults into it.
+// Each takes its own prefix.
 var SharedRedis = share(func() *RedisServer { return startRedis(Options{}, nil) })
 
-// startRedis starts a server on a free port and waits until it answers. A replica has the authority and the certificate
-// of its master.
+// startRedis starts a server on a free port and waits until it answers. A replica has the authority and the
+// certificate of its master.
 func startRedis(o Options, ca *authority) *RedisServer {
 	program := installed(Redis, "redis-server", "Redis", "Debian: redis-server")
 	version := versionOf("v=", nil, program)

@@ -32,8 +32,8 @@ func StartPrimary(t testing.TB, k Kind, o Options) *Server {
 	})
 }
 
-// StartReplica starts a replica of such a server, or of a replica. It replicates asynchronously, and is read-only until
-// it is promoted. It has caught up when StartReplica returns.
+// StartReplica starts a replica of such a server, or of a replica. It replicates asynchronously, and is
+// read-only until it is promoted. It has caught up when StartReplica returns.
 func StartReplica(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	replica := Start(t, primary.kind, primary.o)

@@ -15,7 +15,8 @@ const (
 	S3SecretKey = "testbed-secret"
 )
 
-// StartS3 starts a store for this test and stops it after the test: a versitygw, which keeps objects in a directory.
+// StartS3 starts a store for this test and stops it after the test: a versitygw, which keeps objects in a
+// directory.
 func StartS3(t testing.TB, o Options) *Daemon {
 	t.Helper()
 	if seaweed() != "" {
@@ -24,8 +25,8 @@ func StartS3(t testing.TB, o Options) *Daemon {
 	return startOwn(t, func() *Daemon { return startS3(o) })
 }
 
-// SharedS3 returns the store that all tests of the binary share, or the one of scripts/seaweedfs. Tests must not inject
-// faults into it. Each takes its own prefix.
+// SharedS3 returns the store that all tests of the binary share, or the one of scripts/seaweedfs. Tests must
+// not inject faults into it. Each takes its own prefix.
 var SharedS3 = share(func() *Daemon {
 	if addr := seaweed(); addr != "" {
 		return &Daemon{kind: S3, version: "SeaweedFS", addr: addr}

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// makeTemplate makes an empty data directory, which takes one second (MariaDB) or three (MySQL). Servers get a copy.
+// makeTemplate makes an empty data directory, which takes one second (MariaDB) or three (MySQL). Servers get
+// a copy.
 func (p *program) makeTemplate() (data string) {
 	dir := newDir()
 	data, sql := filepath.Join(dir, "data"), filepath.Join(dir, "sql")
@@ -18,7 +19,8 @@ func (p *program) makeTemplate() (data string) {
 	args[len(args)-1] += sql
 
 	cmd := exec.Command(p.install[0], append(p.install[1:], args...)...)
-	// MariaDB servers with the same directory for temporary files remove each other's: one may start meanwhile.
+	// MariaDB servers with the same directory for temporary files remove each other's: one may start
+	// meanwhile.
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+dir), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "ERROR") {
 		check(fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out))

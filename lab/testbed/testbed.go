@@ -31,9 +31,9 @@ var Kinds = []Kind{MariaDB, MySQL}
 
 // Options say how to start a server. The zero value is a single one without TLS that asks for no password.
 type Options struct {
-	// TLS gives the server a certificate from a new authority: see [Daemon.TLSConfig] and [Daemon.CAFile]. Only MySQL,
-	// MariaDB and PostgreSQL still take clients without TLS. etcd takes only clients with a certificate: see
-	// [Daemon.ClientFiles].
+	// TLS gives the server a certificate from a new authority: see [Daemon.TLSConfig] and [Daemon.CAFile].
+	// Only MySQL, MariaDB and PostgreSQL still take clients without TLS. etcd takes only clients with a
+	// certificate: see [Daemon.ClientFiles].
 	TLS bool
 
 	// Clock runs a database server, Redis or ZooKeeper on a clock that [Daemon.Step] can move.
@@ -42,12 +42,12 @@ type Options struct {
 	// Oldest takes the oldest version that this module claims to support, of etcd and Consul.
 	Oldest bool
 
-	// Args are added to the end of the command line. Those of ZooKeeper are lines of its configuration, and properties of
-	// its Java machine, which begin with -D.
+	// Args are added to the end of the command line. Those of ZooKeeper are lines of its configuration, and
+	// properties of its Java machine, which begin with -D.
 	Args []string
 
-	// Access replaces pg_hba.conf of PostgreSQL for connections by TCP. The superuser keeps access without TLS and password
-	// to the database postgres, and for replication.
+	// Access replaces pg_hba.conf of PostgreSQL for connections by TCP. The superuser keeps access without
+	// TLS and password to the database postgres, and for replication.
 	Access []string
 }
 
@@ -76,8 +76,8 @@ func Shared(t testing.TB, k Kind) *Server {
 // A server is a [Daemon], with what else a kind of server has.
 type server interface{ daemon() *Daemon }
 
-// share returns a function that starts a server at its first call, for all tests of the binary. In the fast tier it
-// serves only TestConformance.
+// share returns a function that starts a server at its first call, for all tests of the binary. In the fast
+// tier it serves only TestConformance.
 func share[S server](start func() S) func(testing.TB) S {
 	once := sync.OnceValues(func() (S, error) {
 		return attempt(func() S {
@@ -104,8 +104,8 @@ func startOwn[S server](t testing.TB, start func() S) S {
 	return s
 }
 
-// started records the server of a test, for the table of scripts/report. If err says why there is none, the test is
-// skipped or fails.
+// started records the server of a test, for the table of scripts/report. If err says why there is none, the
+// test is skipped or fails.
 func started[S server](t testing.TB, s S, err error) S {
 	t.Helper()
 	if err != nil {

@@ -48,8 +48,8 @@ func newAuthority(dir string) *authority {
 // file returns the path of one of its files: ca.pem, server-cert.pem or server-key.pem.
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// client makes a certificate for a client of that name, as files in dir. It is valid until then, or as long as the
-// authority. Groups are its organizations.
+// client makes a certificate for a client of that name, as files in dir. It is valid until then, or as long
+// as the authority. Groups are its organizations.
 func (a *authority) client(dir, name string, until time.Time, groups ...string) (cert, key string) {
 	return a.issue(dir, "client", &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: groups},

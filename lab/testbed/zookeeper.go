@@ -97,8 +97,8 @@ func secureLines(ca *authority, port int) []string {
 	}
 }
 
-// zooKeeperCommand writes a configuration with these additional lines, and returns the command. Those that begin with -D
-// are properties of its Java machine.
+// zooKeeperCommand writes a configuration with these additional lines, and returns the command. Those that
+// begin with -D are properties of its Java machine.
 func (d *Daemon) zooKeeperCommand(lines []string) []string {
 	java := installed(ZooKeeper, "java", "Java", "Debian: default-jre-headless")
 	const jars = "/usr/share/java/"

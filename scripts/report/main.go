@@ -1,7 +1,8 @@
-// Report summarizes the output of one or several runs of "go test -json". It shows each failure at once and in full,
-// and each package when it has ended: how many tests ran, on which servers, and how many are left to the full tier. At
-// the end it names the slowest tests, tests that were skipped, cases that were repeated, and servers that are missing,
-// and tells each failure again: of a long run, the last lines are what is read first.
+// Report summarizes the output of one or several runs of "go test -json". It shows each failure at once and
+// in full, and each package when it has ended: how many tests ran, on which servers, and how many are left to
+// the full tier. At the end it names the slowest tests, tests that were skipped, cases that were repeated,
+// and servers that are missing, and tells each failure again: of a long run, the last lines are what is read
+// first.
 //
 //	go test -json -short ./... | go run ./scripts/report
 //
@@ -55,7 +56,8 @@ type run struct {
 // counts has numbers of tests by how they ended: pass, fail, skip, or left to the full tier.
 type counts map[string]int
 
-// Of each list at the end, no more than this is printed: the slowest tests, failures, and what each of them said.
+// Of each list at the end, no more than this is printed: the slowest tests, failures, and what each of them
+// said.
 const (
 	mostSlow   = 20
 	mostFailed = 20
@@ -161,8 +163,8 @@ func written(output []string) string {
 	}), "")
 }
 
-// packageEnded prints the row of a package. If it failed outside of a test's result, as by a panic, the output that was
-// not printed yet comes first.
+// packageEnded prints the row of a package. If it failed outside of a test's result, as by a panic, the
+// output that was not printed yet comes first.
 func (r *run) packageEnded(p *pkg, e event) {
 	delete(r.running, p.path)
 	note := strings.Join(slices.Sorted(maps.Keys(p.servers)), "; ")

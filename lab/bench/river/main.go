@@ -1,6 +1,6 @@
 // Command river is a member of River's own election, which decides who runs its maintenance: the peer on
-// PostgreSQL of package bench. River has one election for each schema, and its lease lasts 15 s. Of a fleet it is
-// several members, each with connections of its own. At SIGHUP the one that leads resigns.
+// PostgreSQL of package bench. River has one election for each schema, and its lease lasts 15 s. Of a fleet
+// it is several members, each with connections of its own. At SIGHUP the one that leads resigns.
 package main
 
 import (
