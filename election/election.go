@@ -279,7 +279,7 @@ func (e *Election) resolveIf(match func(*waiter) bool, err error) (resolved int)
 
 // beginLeadership begins a leadership. The program may trust it until a time of the pessimistic clock.
 func (e *Election) beginLeadership(term uint64, until time.Duration) {
-	l := &Leadership{Term: term, election: e, parent: e.parent}
+	l := &Leadership{Term: term, election: e, ctx: e.parent}
 	l.until.Store(int64(until))
 	e.leadership.Store(l)
 	e.expiryReported = false

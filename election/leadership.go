@@ -19,13 +19,12 @@ type Leadership struct {
 	Term uint64
 
 	election *Election
-	parent   context.Context // of the leadership's context
-	until    atomic.Int64    // the deadline on the manager's clock; 0 after the end
+	until    atomic.Int64 // the deadline on the manager's clock; 0 after the end
 
 	// The context is made when it is first asked for: a program that leads thousands of elections without a
 	// function (Lead) needs none.
 	made   sync.Once
-	ctx    context.Context
+	ctx    context.Context // until it is made: its parent
 	cancel context.CancelCauseFunc
 }
 
@@ -47,7 +46,7 @@ func (l *Leadership) Remaining() time.Duration {
 // returns an [*EndError] with the reason. After the process was stopped, the cancellation takes
 // a moment, while Leading is right at once.
 func (l *Leadership) Context() context.Context {
-	l.made.Do(func() { l.ctx, l.cancel = context.WithCancelCause(l.parent) })
+	l.made.Do(func() { l.ctx, l.cancel = context.WithCancelCause(l.ctx) })
 	return l.ctx
 }
 

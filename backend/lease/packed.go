@@ -10,31 +10,32 @@ import (
 // A packed record is that of a lease which this process holds. There may be many thousands, so what all of
 // them have in common is kept once.
 type packed struct {
-	alike              unique.Handle[alike]
-	write              int64
-	term               uint64
-	heartbeat          Heartbeat
-	end                backend.End
-	lastID             string
-	elected, written   time.Time
-	history            []backend.Leadership
-	request            *Request
-	movedTo, movedFrom string
+	alike            unique.Handle[alike]
+	write            int64
+	term             uint64
+	heartbeat        Heartbeat
+	elected, written time.Time
+	history          []backend.Leadership
+	request          *Request
 }
 
-// alike is what the records of one process have in common.
+// alike is what the records of one process mostly have in common.
 type alike struct {
 	id, nonce, address, metadata string
 	ttl, renew                   Span
 	session, epoch               string
+	end                          backend.End
+	lastID, movedTo, movedFrom   string
 }
 
 func pack(r *Record) packed {
 	return packed{
-		alike: unique.Make(alike{r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew, r.Session, r.Epoch}),
-		write: r.Write, term: r.Term, heartbeat: r.Heartbeat, elected: r.Elected, written: r.Written,
-		end: r.End, lastID: r.LastID, history: r.History,
-		request: r.Request, movedTo: r.MovedTo, movedFrom: r.MovedFrom,
+		alike: unique.Make(alike{
+			r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew, r.Session, r.Epoch,
+			r.End, r.LastID, r.MovedTo, r.MovedFrom,
+		}),
+		write: r.Write, term: r.Term, heartbeat: r.Heartbeat,
+		elected: r.Elected, written: r.Written, history: r.History, request: r.Request,
 	}
 }
 
@@ -42,11 +43,11 @@ func pack(r *Record) packed {
 func (p *packed) record(election string) Record {
 	a := p.alike.Value()
 	return Record{
-		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat, Elected: p.elected, Written: p.written,
+		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat,
+		Elected: p.elected, Written: p.written, History: p.history, Request: p.request,
 		ID: a.id, Nonce: a.nonce, Address: a.address, Metadata: a.metadata,
 		TTL: a.ttl, Renew: a.renew, Session: a.session, Epoch: a.epoch,
-		End: p.end, LastID: p.lastID, History: p.history,
-		Request: p.request, MovedTo: p.movedTo, MovedFrom: p.movedFrom,
+		End: a.end, LastID: a.lastID, MovedTo: a.movedTo, MovedFrom: a.movedFrom,
 	}
 }
 
