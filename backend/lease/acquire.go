@@ -104,7 +104,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 			a.answers[i] = backend.Answer{Err: err}
 			continue
 		}
-		g := granting{i, st, newGrant(v, st, &a.bids[i], term, s.value.Generation, a.b.limits.Now().UTC())}
+		g := granting{i, st, newGrant(v, st, &a.bids[i], term, s.value.Generation, a.b.now())}
 		if st.missing || a.b.changesMeta(v, a.bids[i].TTL) {
 			together = append(together, g)
 		} else {

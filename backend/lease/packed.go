@@ -14,9 +14,8 @@ type packed struct {
 	write            int64
 	term             uint64
 	heartbeat        Heartbeat
-	elected, written time.Time
+	elected, written int64 // in microseconds since 1970: see now
 	history          []backend.Leadership
-	request          *Request
 }
 
 // alike is what the records of one process mostly have in common.
@@ -26,16 +25,20 @@ type alike struct {
 	session, epoch               string
 	end                          backend.End
 	lastID, movedTo, movedFrom   string
+	request                      *Request
 }
+
+// now is the time for the record of a grant. A packed one keeps no nanoseconds.
+func (b *Backend) now() time.Time { return b.limits.Now().UTC().Truncate(time.Microsecond) }
 
 func pack(r *Record) packed {
 	return packed{
 		alike: unique.Make(alike{
 			r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew, r.Session, r.Epoch,
-			r.End, r.LastID, r.MovedTo, r.MovedFrom,
+			r.End, r.LastID, r.MovedTo, r.MovedFrom, r.Request,
 		}),
 		write: r.Write, term: r.Term, heartbeat: r.Heartbeat,
-		elected: r.Elected, written: r.Written, history: r.History, request: r.Request,
+		elected: r.Elected.UnixMicro(), written: r.Written.UnixMicro(), history: r.History,
 	}
 }
 
@@ -44,10 +47,10 @@ func (p *packed) record(election string) Record {
 	a := p.alike.Value()
 	return Record{
 		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat,
-		Elected: p.elected, Written: p.written, History: p.history, Request: p.request,
+		Elected: time.UnixMicro(p.elected).UTC(), Written: time.UnixMicro(p.written).UTC(), History: p.history,
 		ID: a.id, Nonce: a.nonce, Address: a.address, Metadata: a.metadata,
 		TTL: a.ttl, Renew: a.renew, Session: a.session, Epoch: a.epoch,
-		End: a.end, LastID: a.lastID, MovedTo: a.movedTo, MovedFrom: a.movedFrom,
+		End: a.end, LastID: a.lastID, MovedTo: a.movedTo, MovedFrom: a.movedFrom, Request: a.request,
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 )
 
 func TestAPackedRecordIsTheSameAsBefore(t *testing.T) {
-	now := time.Now().UTC()
+	now := time.Now().UTC().Truncate(time.Microsecond)
 	all := Record{
 		Election: "jobs", Write: 3, Term: 7, ID: "a", Nonce: "n", Address: "here", Metadata: "m", TTL: 1, Renew: 2,
-		Session: "s", Heartbeat: 5, Epoch: "e", End: backend.Failed, LastID: "b", Elected: now, Written: now.Add(1),
+		Session: "s", Heartbeat: 5, Epoch: "e", End: backend.Failed, LastID: "b", Elected: now, Written: now.Add(time.Microsecond),
 		History: []backend.Leadership{{Term: 6, ID: "b"}}, Request: &Request{Kind: backend.Depose}, MovedTo: "to", MovedFrom: "from",
 	}
 	for i, v := 0, reflect.ValueOf(all); i < v.NumField(); i++ {

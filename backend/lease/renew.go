@@ -221,7 +221,7 @@ func (r *renewing) inSession(st *state) bool {
 func (r *renewing) rewritten(i int, st *state, s *session) *Record {
 	next := *st.record
 	next.Session, next.Heartbeat = s.value.Generation, NewHeartbeat()
-	next.Written = r.b.limits.Now().UTC()
+	next.Written = r.b.now()
 	if r.mark {
 		next.MovedTo, next.MovedFrom = r.held[i].MovedTo, r.held[i].MovedFrom
 	}

@@ -106,7 +106,7 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 		default:
 			endLeadership(&r, backend.Failed)
 			r.Holder, r.Term, r.TTL, r.Renew = clean.Candidate(b.Candidate), term, b.TTL, b.Renew
-			r.Request, r.Elected = backend.Request{}, time.Now().UTC()
+			r.Request, r.Elected = backend.Request{}, time.Now().UTC().Truncate(time.Microsecond)
 			answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: b.TTL})
 		}
 	})
