@@ -180,7 +180,8 @@ func (a *acquiring) refuse(ctx context.Context, i int, st *state) {
 
 // grantTogether writes grants that change the meta item, one change after the other: each needs the meta
 // item as the one before has left it.
-func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest []granting) (again []int, err error) {
+func (a *acquiring) grantTogether(ctx context.Context, v *view, s *session, rest []granting) ([]int, error) {
+	var again []int
 	ever, fresh := v.deletions()
 	for len(rest) > 0 {
 		part := a.nextPart(&rest)
@@ -279,9 +280,10 @@ func (a *acquiring) write(
 func newGrant(v *view, s *state, bid *backend.Bid, term uint64, generation string, now time.Time) *Record {
 	c := bid.Candidate
 	r := &Record{
-		Election: bid.Election, Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
-		TTL: Span(bid.TTL), Renew: Span(bid.Renew), Session: generation, Heartbeat: NewHeartbeat(), Epoch: v.epoch,
-		Elected: now, Written: now, MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,
+		Election: bid.Election, Term: term, Elected: now, Written: now, Epoch: v.epoch,
+		ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata,
+		TTL: Span(bid.TTL), Renew: Span(bid.Renew), Session: generation, Heartbeat: NewHeartbeat(),
+		MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,
 	}
 	r.End, r.LastID, r.History = s.endLeadership(backend.Failed, now)
 	return r
@@ -289,7 +291,7 @@ func newGrant(v *view, s *state, bid *backend.Bid, term uint64, generation strin
 
 // endLeadership returns the record's fields about the past after its present leadership, if it
 // has one, has ended.
-func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, id string, history []backend.Leadership) {
+func (s *state) endLeadership(how backend.End, now time.Time) (backend.End, string, []backend.Leadership) {
 	r := s.record
 	switch {
 	case r == nil:
@@ -301,7 +303,8 @@ func (s *state) endLeadership(how backend.End, now time.Time) (end backend.End, 
 	if s.session.Version == "" { // the session with the last renewal was deleted
 		lapsed = 0
 	}
-	return how, r.ID, clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, how, now, lapsed)
+	ended := backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}
+	return how, r.ID, clean.Remember(r.History, ended, how, now, lapsed)
 }
 
 // checksSession reports whether the grant requires the session of another holder.

@@ -23,9 +23,9 @@ type Backend struct {
 
 	mu         sync.Mutex
 	session    *session           // nil: none
-	held       map[string]*grant  // elections that this process may hold; a nil value: its grant was not confirmed
+	held       map[string]*grant  // elections that this process may hold; nil: the grant was not confirmed
 	known      map[string]reading // elections that this process has read or was granted
-	forgetAt   int                // number of elections and cached items at which those of the past are forgotten
+	forgetAt   int                // at so many elections and cached items, those of the past are forgotten
 	longestTTL time.Duration      // the greatest TTL that was granted, as far as this process knows
 	epoch      string             // the last that this process has read
 	replaced   int                // how often another store has answered than before
@@ -45,7 +45,10 @@ func New(d Driver) *Backend {
 	if limits.Now == nil {
 		limits.Now = time.Now
 	}
-	b := &Backend{driver: d, limits: limits, sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]reading{}}
+	b := &Backend{
+		driver: d, limits: limits, sessionMutex: make(chan struct{}, 1),
+		held: map[string]*grant{}, known: map[string]reading{},
+	}
 	b.keeper, _ = d.(Keeper)
 	b.cache.clear()
 	return b

@@ -61,7 +61,7 @@ type Listener interface {
 	// lack it. After a record the driver may tell the session that it names, even if it tells no renewals.
 	//
 	// known are the items of interest as they were read. Listen may tell of others, too.
-	Listen(ctx context.Context, position uint64, known []Item, on func(items []Item, position uint64) (more bool)) error
+	Listen(ctx context.Context, position uint64, known []Item, on func([]Item, uint64) (more bool)) error
 }
 
 // A Keeper is a Driver whose store deletes the session of a process soon after the process has ended or was

@@ -16,7 +16,7 @@ type Session struct {
 	ID         string               `json:"id"`
 	Nonce      string               `json:"nonce"`
 	Write      int64                `json:"write,omitempty"`      // as in Record
-	Generation string               `json:"generation,omitempty"` // fresh whenever the process makes its session again
+	Generation string               `json:"generation,omitempty"` // fresh when the session is made again
 	Heartbeat  Heartbeat            `json:"heartbeat"`
 	Apart      map[string]Heartbeat `json:"apart,omitempty"` // by election
 	At         time.Time            `json:"at"`              // by the holder's clock: a hint

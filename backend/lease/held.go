@@ -25,6 +25,11 @@ func (g *grant) item(election string) Item {
 // asGranted reports whether the store has this record, unless somebody else has changed it.
 func (g *grant) asGranted() bool { return g.version != "" && g.unconfirmed == nil }
 
+// renewedBy reports whether heartbeats of this session renew the lease.
+func (g *grant) renewedBy(s *session) bool {
+	return s != nil && g.record.alike.Value().session == s.value.Generation
+}
+
 // answer returns the answer to a bid or renewal with this TTL after which the lease is as granted, and
 // renewed by s.
 func (g *grant) answer(election string, ttl time.Duration, s *session) backend.Answer {

@@ -67,7 +67,8 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 			}
 		}
 		next := s.value
-		next.Address, next.Metadata, next.Stage, next.Elections, next.TTL = m.Address, m.Metadata, stage, m.Elections, Span(m.TTL)
+		next.Address, next.Metadata = m.Address, m.Metadata
+		next.Stage, next.Elections, next.TTL = stage, m.Elections, Span(m.TTL)
 		if next.sameMember(&s.value) && !s.at.IsZero() && !b.due(s, m.TTL) {
 			return nil
 		}
@@ -86,7 +87,8 @@ func (b *Backend) due(s *session, ttl time.Duration) bool {
 }
 
 func (s *Session) sameMember(o *Session) bool {
-	return s.Address == o.Address && s.Metadata == o.Metadata && s.Stage == o.Stage && s.Elections == o.Elections && s.TTL == o.TTL
+	return s.Address == o.Address && s.Metadata == o.Metadata &&
+		s.Stage == o.Stage && s.Elections == o.Elections && s.TTL == o.TTL
 }
 
 // Members implements [backend.Backend].
@@ -107,9 +109,10 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			if !ok || s.TTL == 0 || !passable {
 				continue
 			}
+			nonce := backend.Nonce(it.Name)
+			c := backend.Candidate{ID: s.ID, Nonce: nonce, Address: s.Address, Metadata: s.Metadata}
 			m := clean.Member(backend.Member{
-				Candidate: backend.Candidate{ID: s.ID, Nonce: backend.Nonce(it.Name), Address: s.Address, Metadata: s.Metadata},
-				Stage:     s.Stage, Elections: s.Elections,
+				Candidate: c, Stage: s.Stage, Elections: s.Elections,
 				TTL: min(time.Duration(s.TTL), b.limits.MaxTTL), Age: b.age(it, s.At),
 			})
 			if b.keeper != nil {

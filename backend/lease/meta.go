@@ -36,7 +36,7 @@ func (b *Backend) readMeta(ctx context.Context, v *view) error {
 // checkLayout refuses a store that a newer program has written.
 func (v *view) checkLayout() error {
 	if m, ok := v.meta.Value.(*Meta); ok && m.Layout > Layout {
-		return fmt.Errorf("%w: the store has layout %d, this program knows %d", backend.ErrDenied, m.Layout, Layout)
+		return fmt.Errorf("%w: the store has layout %d, this program %d", backend.ErrDenied, m.Layout, Layout)
 	}
 	return nil
 }

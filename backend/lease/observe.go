@@ -103,7 +103,8 @@ func (b *Backend) startListening(seen []backend.Lease) (position uint64, known [
 	age, v := b.limits.Now().Sub(c.at), b.cachedView()
 	ok = !c.at.IsZero() && age >= 0
 	for i := range seen {
-		ok = ok && b.loadCached(v, seen[i].Election, &s) && !changedBeyondRenewal(&seen[i], &s.Lease) && age <= max(s.TTL, b.limits.MinTTL)
+		ok = ok && b.loadCached(v, seen[i].Election, &s) && age <= max(s.TTL, b.limits.MinTTL)
+		ok = ok && !changedBeyondRenewal(&seen[i], &s.Lease)
 	}
 	if !ok {
 		c.clearItems() // the reading that follows sets the position; it may read fewer

@@ -46,13 +46,10 @@ func pack(r *Record) packed {
 func (p *packed) record(election string) Record {
 	a := p.alike.Value()
 	return Record{
-		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat,
-		Elected: time.UnixMicro(p.elected).UTC(), Written: time.UnixMicro(p.written).UTC(), History: p.history,
+		Election: election, Write: p.write, Term: p.term, Heartbeat: p.heartbeat, History: p.history,
+		Elected: time.UnixMicro(p.elected).UTC(), Written: time.UnixMicro(p.written).UTC(),
 		ID: a.id, Nonce: a.nonce, Address: a.address, Metadata: a.metadata,
 		TTL: a.ttl, Renew: a.renew, Session: a.session, Epoch: a.epoch,
 		End: a.end, LastID: a.lastID, MovedTo: a.movedTo, MovedFrom: a.movedFrom, Request: a.request,
 	}
 }
-
-// session is the generation of the session that renews the record.
-func (p *packed) session() string { return p.alike.Value().session }

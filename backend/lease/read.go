@@ -311,7 +311,7 @@ func (b *Backend) renewalBy(v *view, s *state) (sign renewalSign) {
 
 	of, ok := s.session.Value.(*Session)
 	switch {
-	case s.session.Edited, !ok && s.session.Version != "": // it renews nothing, and each write of it begins the watch anew
+	case s.session.Edited, !ok && s.session.Version != "": // renews nothing: each write begins the watch anew
 		sign.created = "!" + s.session.Version
 	case ok && of.Generation == s.record.Session:
 		sign = renewalSign{s.session.Created, of.Of(s.Election)}
@@ -338,7 +338,8 @@ func (b *Backend) longest(v *view) time.Duration {
 // Where no more records were ever made than a renewal checks, each renewal checks all.
 func (b *Backend) unnoticed(v *view) time.Duration {
 	checks := int64(b.limits.Checks)
-	if m, ok := v.meta.Value.(*Meta); ok && !v.meta.Edited && m.Made <= checks && m.Deleted <= checks-m.Made && v.records <= checks {
+	m, ok := v.meta.Value.(*Meta)
+	if ok && !v.meta.Edited && m.Made <= checks && m.Deleted <= checks-m.Made && v.records <= checks {
 		return 0
 	}
 	return b.limits.EditsUnnoticed

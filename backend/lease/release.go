@@ -32,7 +32,9 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 
 // planRelease returns the changes that end leases, and for each change the leases that it ends.
 // Leases that this process does not hold are forgotten.
-func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (changes []Change, todo [][]backend.Held) {
+func (b *Backend) planRelease(
+	v *view, states []state, held []backend.Held,
+) (changes []Change, todo [][]backend.Held) {
 	end := func(put Put, by ...backend.Held) {
 		changes, todo = append(changes, Change{Put: []Put{put}, Notify: true}), append(todo, by)
 	}
@@ -70,7 +72,10 @@ func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (cha
 // vacated returns the vacant record that follows a leadership of this process.
 func (b *Backend) vacated(v *view, st *state, how backend.End) *Record {
 	now := b.limits.Now().UTC()
-	r := &Record{Election: st.Election, Term: st.Term, Heartbeat: NewHeartbeat(), Epoch: v.epoch, Written: now, Request: st.record.Request, MovedTo: st.MovedTo, MovedFrom: st.MovedFrom}
+	r := &Record{
+		Election: st.Election, Term: st.Term, Heartbeat: NewHeartbeat(), Epoch: v.epoch, Written: now,
+		Request: st.record.Request, MovedTo: st.MovedTo, MovedFrom: st.MovedFrom,
+	}
 	r.End, r.LastID, r.History = st.endLeadership(how, now)
 	if st.suspect || !b.mayHold(st.Election) {
 		r.Epoch = "" // it must still be watched
@@ -90,7 +95,7 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 		switch {
 		case g == nil:
 			b.loadCached(v, h.Election, st)
-		case own != nil && own.place == v.place && g.asGranted() && g.record.session() == own.value.Generation:
+		case g.asGranted() && g.renewedBy(own) && own.place == v.place:
 			session, r := own.item, g.record.record(h.Election)
 			session.Value = &own.value
 			v.items[b.sessionKey()] = session

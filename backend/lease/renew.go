@@ -12,12 +12,12 @@ import (
 // previous renewal left it, it gets a fresh heartbeat, and the versions of the records are compared
 // after that. A lease whose record has changed is read, and renewed once more if it is still this process's.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return b.renewWith(ctx, "renew", held, false)
+	return (&renewing{b: b, held: held}).call(ctx, "renew")
 }
 
 // Mark implements [backend.Marker]: it writes the records with the marks.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return b.renewWith(ctx, "mark", held, true)
+	return (&renewing{b: b, held: held, mark: true}).call(ctx, "mark")
 }
 
 // renewing is one call of Renew or Mark. It holds the session mutex.
@@ -28,18 +28,19 @@ type renewing struct {
 	mark    bool
 }
 
-func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Held, mark bool) ([]backend.Answer, error) {
-	if err := b.Enter(held[0].Holder.Nonce); err != nil {
+func (r *renewing) call(ctx context.Context, verb string) ([]backend.Answer, error) {
+	b, first := r.b, &r.held[0]
+	if err := b.Enter(first.Holder.Nonce); err != nil {
 		return nil, err
 	}
 
-	r := renewing{b, held, make([]backend.Answer, len(held)), mark}
+	r.answers = make([]backend.Answer, len(r.held))
 	unlock, err := b.lockSession(ctx)
 	if err == nil {
 		defer unlock()
 		err = r.run(ctx)
 	}
-	err = b.fail(about(verb, len(held), held[0].Election), err)
+	err = b.fail(about(verb, len(r.held), first.Election), err)
 	setErrors(r.answers, err)
 	return r.answers, err
 }
@@ -70,13 +71,15 @@ func (r *renewing) split(s *session) (beating, rest []int) {
 			continue
 		}
 		g, ok := r.b.heldInTerm(&r.held[i])
-		if ok && g.asGranted() && !r.mark && s != nil && g.record.session() == s.value.Generation {
+		if ok && g.asGranted() && g.renewedBy(s) && !r.mark {
 			beating = append(beating, i)
 		} else {
 			rest = append(rest, i)
 		}
 	}
-	slices.SortFunc(beating, func(i, j int) int { return cmp.Compare(r.held[i].Election, r.held[j].Election) })
+	slices.SortFunc(beating, func(i, j int) int {
+		return cmp.Compare(r.held[i].Election, r.held[j].Election)
+	})
 	return beating, rest
 }
 
@@ -92,9 +95,9 @@ func (r *renewing) writeHeartbeat(ctx context.Context, part []int) error {
 	names, records := r.names(part), make([]Item, len(part))
 	for n, i := range part {
 		g, _ := b.heldInTerm(&r.held[i])
-		records[n] = g.item(names[n]) // its value need not be compared: the session's version is, which is newer
+		records[n] = g.item(names[n]) // without its value: the session's version is newer
 	}
-	next := s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.limits.Now())
+	next := s.value.Renew(names, b.othersHeld(names, s), b.limits.Now())
 	if next.Apart != nil && len(Encode(&next)) > b.limits.MaxValue { // nobody would read it
 		_, _, err := b.writeSession(ctx, s, s.value.successor(), nil)
 		return err // the next round moves the leases to the new generation
@@ -122,9 +125,9 @@ func (r *renewing) answerHeartbeat(part, stale []int) {
 	}
 }
 
-// othersHeld returns the elections besides names that this process may hold under a generation
-// of its session. They keep their heartbeats.
-func (b *Backend) othersHeld(names []string, generation string) (others []string) {
+// othersHeld returns the elections besides names that this process may hold under a session. They keep their
+// heartbeats.
+func (b *Backend) othersHeld(names []string, s *session) (others []string) {
 	renewed := make(map[string]bool, len(names))
 	for _, name := range names {
 		renewed[name] = true
@@ -132,7 +135,7 @@ func (b *Backend) othersHeld(names []string, generation string) (others []string
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, g := range b.held {
-		elsewhere := g != nil && g.record.session() != generation && g.unconfirmed == nil
+		elsewhere := g != nil && !g.renewedBy(s) && g.unconfirmed == nil
 		if !renewed[name] && !elsewhere {
 			others = append(others, name)
 		}

@@ -25,7 +25,8 @@ func (b *Backend) request(ctx context.Context, requests []backend.Request) error
 		for n, q := range asked {
 			st := &states[n]
 			if q.Term == 0 || st.Term != q.Term {
-				stale = append(stale, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, st.Term, q.Term, backend.ErrStale))
+				stale = append(stale, fmt.Errorf("election %q has term %d, not %d: %w",
+					q.Election, st.Term, q.Term, backend.ErrStale))
 				continue
 			}
 			replaced := func(by backend.Request) bool {

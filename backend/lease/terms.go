@@ -37,7 +37,7 @@ func (v *view) lostTerms() bool {
 
 // A reading is what is remembered of an election when it has been read.
 type reading struct {
-	term uint64 // the greatest of its unedited records; 1: only edited or invalid ones were read; 0: none was ever read
+	term uint64 // the greatest of its unedited records; 1: only others were read; 0: none ever was
 	at   int64  // of the last reading, grant or release, in seconds
 }
 

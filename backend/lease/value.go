@@ -29,7 +29,7 @@ type Record struct {
 	Renew     Span      `json:"renew,omitempty"`
 	Session   string    `json:"session,omitempty"` // the generation of the session that renews it
 	Heartbeat Heartbeat `json:"heartbeat"`         // fresh with each grant and release
-	Epoch     string    `json:"epoch"`             // in which it was written; "": it must be watched for the greatest TTL
+	Epoch     string    `json:"epoch"`             // of the store; "": to be watched for the greatest TTL
 
 	End     backend.End          `json:"end,omitempty"`
 	LastID  string               `json:"last_id,omitempty"`
@@ -39,18 +39,19 @@ type Record struct {
 
 	Request   *Request `json:"request,omitempty"`
 	MovedTo   string   `json:"moved_to,omitempty"`   // the seal: the election has moved to that backend
-	MovedFrom string   `json:"moved_from,omitempty"` // the election has moved from that backend, where it is sealed
+	MovedFrom string   `json:"moved_from,omitempty"` // the election has moved from there, where it is sealed
 }
 
 // Lease returns what a record says of an election. Whether it may be believed, and for how long, is not in
 // it.
 func (r *Record) Lease(election string) backend.Lease {
 	l := backend.Lease{
-		Election: election, Term: r.Term, End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
-		Request: r.Request.of(election, r.Term),
+		Election: election, Term: r.Term, Request: r.Request.of(election, r.Term),
+		End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
 	if r.ID != "" || r.Nonce != "" {
-		l.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
+		nonce := backend.Nonce(r.Nonce)
+		l.Holder = backend.Candidate{ID: r.ID, Nonce: nonce, Address: r.Address, Metadata: r.Metadata}
 		l.TTL, l.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
 	}
 	return l
@@ -68,7 +69,8 @@ func (q *Request) of(election string, term uint64) backend.Request {
 	if q == nil || q.Kind == "" {
 		return backend.Request{}
 	}
-	return backend.Request{Election: election, Term: term, Kind: q.Kind, ID: q.ID, Nonce: backend.Nonce(q.Nonce)}
+	nonce := backend.Nonce(q.Nonce)
+	return backend.Request{Election: election, Term: term, Kind: q.Kind, ID: q.ID, Nonce: nonce}
 }
 
 // Meta has facts about all records of a store.
@@ -137,8 +139,10 @@ func Decode(kind Kind, text []byte) Value {
 	switch kind {
 	case Records:
 		if r := decode[Record](text); r != nil {
-			r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
-			texts := []*string{&r.Epoch, &r.ID, &r.Nonce, &r.Session, &r.Address, &r.Metadata, (*string)(&r.End), &r.LastID}
+			r.Elected, r.Written = clean.Time(r.Elected), clean.Time(r.Written)
+			r.History = clean.History(r.History)
+			texts := []*string{&r.Epoch, &r.ID, &r.Nonce, &r.Session, &r.Address, &r.Metadata}
+			texts = append(texts, &r.LastID, (*string)(&r.End))
 			for i := range r.History {
 				texts = append(texts, &r.History[i].ID, (*string)(&r.History[i].End))
 			}

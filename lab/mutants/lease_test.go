@@ -63,7 +63,7 @@ var leaseMutants = []mutant{
 		"return false, nil, b.rereadSession(ctx, s)",
 		"return check != nil, nil, nil", "S13:", overLease},
 	{"a renewal renews all leases of the process", "renew.go",
-		"s.value.Renew(names, b.othersHeld(names, s.value.Generation), b.limits.Now())",
+		"s.value.Renew(names, b.othersHeld(names, s), b.limits.Now())",
 		"s.value.Renew(names, nil, b.limits.Now())", "a lease expires though its session goes on", protocol("TestALeaseThatIsNotRenewed")},
 	{"a deposed leader is renewed", "renew.go",
 		"return g, st.Request.Kind != backend.Depose",
