@@ -277,7 +277,7 @@ func (e *Election) resolveIf(match func(*waiter) bool, err error) (resolved int)
 	return before - len(e.waiters)
 }
 
-// beginLeadership begins a leadership. The program may trust it until a time of the pessimistic clock.
+// beginLeadership begins a leadership. The program may trust it until a time of [clock.latest].
 func (e *Election) beginLeadership(term uint64, until time.Duration) {
 	l := &Leadership{Term: term, election: e, ctx: e.parent}
 	l.until.Store(int64(until))

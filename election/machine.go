@@ -22,7 +22,7 @@ import (
 //	machine_calls.go    calls of the store, each for many elections
 //	machine_replies.go  how calls end
 //	priority.go         who lets others bid first, and asks for a leadership
-//	machine_outage.go   what is logged when the store is away
+//	machine_outage.go   what is logged of the store: outage, doubt
 type machine struct {
 	Options
 	me             backend.Candidate
@@ -104,7 +104,7 @@ type elec struct {
 	// The lease of this process. Valid while phase.held().
 	term         uint64
 	trustedUntil time.Duration // the deadline: request sent + ValidFor − clock margin
-	expiresAt    time.Duration // when the lease expires in the store, unless it is renewed, also one that a bid may have won: a release is awaited until then
+	expiresAt    time.Duration // in the store, also of a pending bid; releases are awaited until then
 	end          backend.End   // the reason that a release will record
 	stuckAt      time.Duration // when a function that has not returned counts as stuck
 	lastErr      error         // of the last renewal; nil if it succeeded
@@ -213,7 +213,7 @@ const (
 	doCall          actionKind = iota // start call
 	doCancel                          // cancel the context of call; its reply follows
 	doLead                            // e leads in term, until the deadline
-	doTrust                           // e leads in term on, until the deadline
+	doTrust                           // e still leads in term: a later deadline
 	doEnd                             // e's leadership of term has ended for reason: cancel its context
 	doEvent                           // publish state, which may be a notice
 	doLogHealth                       // log a result of the health check; err is nil if it passed

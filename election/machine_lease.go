@@ -148,8 +148,8 @@ func (m *machine) retryRelease(now time.Duration, e *elec) {
 	}
 }
 
-// mayBeOurs reports whether this process leads, or led and the deadline has not passed. Then readings of the
-// lease are not used.
+// mayBeOurs reports whether this process leads, or led and the deadline has not passed: then no reading of
+// the lease is used. A pending bid does not count.
 func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }

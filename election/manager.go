@@ -47,7 +47,7 @@ type Manager struct {
 	unlisten      context.CancelFunc
 	watchers      []*watcher
 	waiting       []*Election   // elections with a waiter for a release
-	ahead         time.Duration // how far the clock is ahead (clock.ahead), as the machine knows it
+	ahead         time.Duration // jumps that the machine took off its deadlines: see clock.latest
 	now           time.Duration // of the present step
 	unreleased    []string      // elections whose leases expired before their release was confirmed
 	unreleasedErr error         // why the first was not released
@@ -283,7 +283,7 @@ func (m *Manager) call(ctx context.Context, c *call) {
 		if r.err = m.opts.Health(ctx); r.err == nil {
 			r.err = ctx.Err() // a check that is too slow has failed
 		}
-	case callListen: // something has been read by now
+	case callListen: // after a reading: it is prepared
 		r.err = m.backend.Listen(ctx, c.leases)
 	default:
 		if r.err = m.prepare(ctx); r.err == nil {
