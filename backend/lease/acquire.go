@@ -91,7 +91,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 		return nil, err
 	}
 
-	var each, together []granting // the latter change the meta item, too
+	var alone, together []granting // the latter change the meta item, too
 	for n, i := range todo {
 		st := &states[n]
 		if !a.mayBeGranted(i, st) {
@@ -108,7 +108,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 		if st.missing || a.b.changesMeta(v, a.bids[i].TTL) {
 			together = append(together, g)
 		} else {
-			each = append(each, g)
+			alone = append(alone, g)
 		}
 	}
 
@@ -117,7 +117,7 @@ func (a *acquiring) try(ctx context.Context, todo []int) (again []int, err error
 			return nil, err
 		}
 	}
-	if again, err = a.write(ctx, v, s, slices.Collect(slices.Chunk(each, 1)), grantChange); err != nil {
+	if again, err = a.write(ctx, v, s, slices.Collect(slices.Chunk(alone, 1)), grantChange); err != nil {
 		return nil, err
 	}
 	more, err := a.grantTogether(ctx, v, s, together)

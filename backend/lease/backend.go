@@ -129,9 +129,9 @@ const rounds = 5
 // errBusy is the error of a call after so many rounds.
 var errBusy = fmt.Errorf("%w: other processes kept changing the same items", backend.ErrUnavailable)
 
-// change reads the elections of items, unless v and states have them, makes the changes that plan returns,
-// each of which is of some items, and calls done for the items of those that were granted. It does so again
-// with the items of the others.
+// change reads the elections of items, unless states has them, writes the changes of plan, of which
+// number n is for the items of[n], and calls done for the items of each that was granted. It does so again
+// with the items of those that were refused.
 func change[T any](ctx context.Context, b *Backend, items []T, v *view, states []state, name func(T) string,
 	plan func(*view, []state, []T) (changes []Change, of [][]T), done func(T)) error {
 	for range rounds {

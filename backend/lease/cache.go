@@ -148,7 +148,7 @@ func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease,
 		if changed == nil {
 			changed = make([]backend.Lease, 0, len(seen))
 		}
-		b.noteTerm(s.Election, s.knownTerm())
+		b.noteTerm(s.Election, s.readTerm())
 		changed = append(changed, s.Lease)
 	}
 	return changed, true

@@ -101,7 +101,7 @@ func (b *Backend) complete(ctx context.Context, got *View, names []string) (*vie
 	}
 	v.note(got)
 
-	states, more := b.begin(v, names)
+	states, more := b.firstStates(v, names)
 	if more != nil {
 		rest, err := b.driver.Read(ctx, more)
 		if err != nil {
@@ -127,9 +127,8 @@ func (b *Backend) complete(ctx context.Context, got *View, names []string) (*vie
 	return v, states, nil
 }
 
-// begin returns the states of elections with their records alone, and the keys of what must be read after
-// those.
-func (b *Backend) begin(v *view, names []string) (states []state, more []Key) {
+// firstStates returns the states of elections by their records alone, and the keys of what to read next.
+func (b *Backend) firstStates(v *view, names []string) (states []state, more []Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.noteEpoch(v.epoch)
@@ -210,10 +209,10 @@ func (b *Backend) classify(v *view, s *state) {
 	s.suspect = s.suspect || b.justReplaced(v)
 }
 
-// derive sets the lease of an election from its items: whether it is free, what a challenger must watch, and
-// for how long. "When a lease is free" in doc.go has the rules. The caller holds b.mu.
+// derive sets the lease of an election from its items: what a challenger must watch, and for how long.
+// "When a lease is free" in doc.go has the rules. The caller holds b.mu.
 func (b *Backend) derive(v *view, s *state) {
-	b.classify(v, s)
+	b.classify(v, s) // again, now with the meta item
 	r := s.record
 	if r == nil {
 		r = &Record{}

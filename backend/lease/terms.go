@@ -55,7 +55,7 @@ const unreadFor = int64(time.Hour / time.Second)
 func (b *Backend) noteReading(v *view, states []state) {
 	now := b.limits.Now()
 	for i := range states {
-		b.noteTerm(states[i].Election, states[i].knownTerm())
+		b.noteTerm(states[i].Election, states[i].readTerm())
 	}
 	b.cache.addRead(v, now)
 	if len(b.known)+len(b.cache.items) < b.forgetAt {
@@ -72,8 +72,8 @@ func (b *Backend) noteReading(v *view, states []state) {
 	b.forgetAt = 64 + 2*(len(b.known)+len(b.cache.items))
 }
 
-// knownTerm returns what a reading says of the last term: see reading.
-func (s *state) knownTerm() uint64 {
+// readTerm returns what a reading says of the last term: see reading.
+func (s *state) readTerm() uint64 {
 	r := s.record
 	switch {
 	case s.missing:
