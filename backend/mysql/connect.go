@@ -122,7 +122,7 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	}
 	err = d.setUp(ctx, c, waits)
 	if err == nil && !d.ownDB {
-		err = d.untold(ctx, c)
+		err = d.reset(ctx, c)
 	}
 	if err != nil {
 		c.drop()
@@ -195,8 +195,8 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 	defer cancel(nil)
 	if by, ok := ctx.Deadline(); ok {
 		defer time.AfterFunc(time.Until(by)/3, func() {
-			if d.waits(ctx) {
-				cancel(errWaits)
+			if d.blocked(ctx) {
+				cancel(errBlocked)
 			}
 		}).Stop()
 	}
@@ -207,7 +207,7 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 	}
 	rows, err := client.Send(ctx, d.notifier.ctx, &d.conns, sendCopy, isFinal)
 	switch {
-	case is(err, errLockTimeout) || errors.Is(err, errWaits):
+	case is(err, errLockTimeout) || errors.Is(err, errBlocked):
 		return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; "+
 			"an administrator can find it by SHOW PROCESSLIST: %w", backend.ErrUnavailable, d.Settled(), err)
 	case err != nil && ctx.Err() != nil && !d.ownDB: // the program's pool may have no connection left
@@ -237,18 +237,18 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 	return rows, b.driver.FailWith(err, nil)
 }
 
-var errWaits = errors.New("a statement waits")
+var errBlocked = errors.New("a statement waits")
 
-const waitsWithin = 2 * time.Second
+const blockedWithin = 2 * time.Second
 
-// waits reports whether a statement of this account waits for the table, or for a backup's lock, also to
+// blocked reports whether a statement of this account waits for the table, or for a backup's lock, also to
 // commit. It asks on a connection beside the one that may wait.
-func (d *driver) waits(ctx context.Context) bool {
+func (d *driver) blocked(ctx context.Context) bool {
 	c, err := d.conns.Take(ctx, true)
 	if err != nil {
 		return false
 	}
-	within, cancel := context.WithTimeout(d.notifier.ctx, waitsWithin) // it may outlast the call, as all others do
+	within, cancel := context.WithTimeout(d.notifier.ctx, blockedWithin) // it may outlast the call, as all do
 	defer cancel()
 	rows, err := c.C.rows(within, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
 		" AND (INFO LIKE '%"+d.Table.Prefix+"\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1")

@@ -19,8 +19,8 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// A driver is access to the rows of one table. It implements [lease.Driver], [lease.Listener] and
-// [relational.Dialect].
+// A driver is access to the rows of one table: as a [lease.Driver] by the [relational.Driver] in it, whose
+// Dialect it is. notify.go has Write and Listen.
 type driver struct {
 	relational.Driver
 	db       *sql.DB
@@ -70,7 +70,7 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 	if err != nil {
 		return a, err
 	}
-	head := rows[0]
+	head := rows[0] // of headSQL
 	if !off(string(head[4])) {
 		d.conns.Moved() // the next connection may lead to the primary
 		return a, errReadOnly

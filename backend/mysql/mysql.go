@@ -90,7 +90,7 @@ func Open(o Options) (*Backend, error) {
 	}
 	var leases lease.Driver = d
 	if d.notifier.poll {
-		leases = struct{ lease.Driver }{d} // it tells nobody of changes
+		leases = struct{ lease.Driver }{d} // hides Listen
 	}
 	return &Backend{relational.NewBackend(leases, &d.Driver), d}, nil
 }

@@ -103,7 +103,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	n.mu.Lock()
 	if n.listening++; !n.waiting {
 		n.waiting = true
-		go d.wait()
+		go d.waitWhileWanted()
 	}
 	n.mu.Unlock()
 	defer func() {
@@ -123,8 +123,8 @@ func (n *notifier) wanted() bool {
 	return n.waiting
 }
 
-// wait waits until nobody has called Listen for a while.
-func (d *driver) wait() {
+// waitWhileWanted waits, on one connection after another.
+func (d *driver) waitWhileWanted() {
 	n := &d.notifier
 	for n.wanted() {
 		ctx, yield := context.WithCancel(n.ctx)

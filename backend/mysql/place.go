@@ -19,7 +19,7 @@ const surveySQL = `SELECT COALESCE(DATABASE(), ''), CURRENT_USER(), COALESCE((SE
  SELECT i.TABLE_SCHEMA, '', '' FROM information_schema.TABLES i WHERE i.TABLE_NAME = {name} AND i.TABLE_SCHEMA = {schema}`
 
 // Survey implements [relational.Dialect]. A connection on which nobody has said USE leads to the schema of
-// its DSN: see untold. A server has the tables of many programs, so other schemas matter to hints only.
+// its DSN: see reset. A server has the tables of many programs, so other schemas matter to hints only.
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	schema := "DATABASE()"
 	if t := d.Settled(); t.Schema != "" {
@@ -53,9 +53,9 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 // is meant.
 var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by USE, and the Options name none", backend.ErrUnavailable)
 
-// untold makes a connection of the program's pool as it was when it was made, and returns errTold if it
+// reset makes a connection of the program's pool as it was when it was made, and returns errTold if it
 // cannot be: no statement says which schema the DSN names. A temporary table hides the table.
-func (d *driver) untold(ctx context.Context, c conn) error {
+func (d *driver) reset(ctx context.Context, c conn) error {
 	if d.Settled().Schema == "" {
 		if said, err := saidUse(ctx, c); err != nil || said {
 			return cmp.Or(err, errTold)

@@ -35,7 +35,7 @@ const noPlace = "no-InnoDB"
 // versionSQL is the Version of a row. It shows whether somebody has edited the value.
 const versionSQL = `CONCAT(t.version, '.', LEFT(SHA2(t.value, 256), 12))`
 
-// headSQL is the first row of a reading. A reading is one statement: it has one snapshot, of one server.
+// headSQL is the first row of a reading (origin, server, read_only, count): one statement, one snapshot.
 const headSQL = `SELECT 'origin' AS kind, '' AS name, (SELECT o.value FROM {table} o WHERE o.kind = 'origin' AND o.name = '') AS value, CONCAT(` + serverSQL + `, '-', ` + placeSQL + `) AS version,
  @@global.read_only AS created, IF({count}, (SELECT COUNT(*) FROM {table} WHERE kind = 'record'), 0) AS age UNION ALL `
 
@@ -67,8 +67,8 @@ const (
 	lockSQL = `SELECT 1 FROM {table} WHERE kind = 'origin' AND name = '' FOR UPDATE`
 
 	// compareSQL locks the rows, and compares them: those that are put for update, those that are only
-	// checked for share, as a fence does. A change is 0 if all its items are as they were read, 1 if not, and
-	// 2 if somebody else has locked a row, which is skipped. The result is NULL in another epoch.
+	// checked for share, as a fence does. A change is Made (0) if all its items are as they were read, Refused
+	// (1) if not, and Busy (2) if somebody else has locked a row: it is skipped. NULL is another epoch.
 	compareSQL = `SELECT IF(@@global.read_only IN ('0', 'OFF') AND SUBSTRING_INDEX({epoch}, '.', 1) = CONCAT(@go_election_server, '-', ` + placeSQL + `)
  AND SUBSTRING_INDEX((SELECT value FROM {table} WHERE kind = 'origin' AND name = ''), ' ', 1) = {epoch}, COALESCE((SELECT JSON_OBJECTAGG(r.c, r.s) FROM (SELECT q.c, MAX(CASE WHEN l.name IS NULL AND e.name IS NOT NULL THEN 2
   WHEN COALESCE(l.version, '') <=> q.w AND (q.b IS NULL OR q.b <=> l.value) THEN 0 ELSE 1 END) AS s FROM ` + columnsSQL + ` q

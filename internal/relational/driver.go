@@ -100,7 +100,7 @@ type Driver struct {
 	settled atomic.Pointer[Table] // the table with its schema, if none was named; nil: not known yet
 
 	mu     sync.Mutex
-	now    origin
+	known  origin
 	former map[string]time.Time // servers that another has replaced, and when
 
 	values atomic.Pointer[values] // of the last large reading; nil: none
@@ -175,8 +175,8 @@ func (d *Driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return d.reading(ctx, decodeEach, func() (Answer, error) { return d.Dialect.ListRows(ctx, kind, from, limit) })
 }
 
-// reading returns an answer. The first process that finds a new server gives it an epoch, and reads
-// again.
+// reading makes a View of an answer. The first process that finds a new server gives it an epoch, and
+// reads again.
 func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer, error)) (v lease.View, err error) {
 	if _, err := d.Place(ctx); err != nil {
 		return v, d.Fail(err)
@@ -249,7 +249,7 @@ func serverOf(epoch string) string { return epoch[:max(0, strings.LastIndexByte(
 func (d *Driver) origin() origin {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.now
+	return d.known
 }
 
 // Epoch returns that of the last answer; "" before the first one.
@@ -262,11 +262,11 @@ func (d *Driver) Epoch() string { return d.origin().epoch }
 func (d *Driver) note(epoch string, position, next uint64, before *origin) (o origin, ok bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.now.wentBack != before.wentBack {
-		return d.now, false, nil
+	if d.known.wentBack != before.wentBack {
+		return d.known, false, nil
 	}
 	if before.epoch != "" && (epoch != before.epoch || position < before.position) {
-		d.now = origin{wentBack: before.wentBack + 1, backTo: next}
+		d.known = origin{wentBack: before.wentBack + 1, backTo: next}
 		if server, last := serverOf(epoch), serverOf(before.epoch); server != last {
 			if replaced, ok := d.former[server]; ok && time.Since(replaced) < d.MaxTTL {
 				err = fmt.Errorf("%w: two servers, or tables of one name, take turns behind this address: %q and %q; "+
@@ -279,8 +279,8 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 			d.former[last] = time.Now()
 		}
 	}
-	d.now.epoch, d.now.position = epoch, max(d.now.position, position)
-	return d.now, true, err
+	d.known.epoch, d.known.position = epoch, max(d.known.position, position)
+	return d.known, true, err
 }
 
 // Fail adds to err its class and what an operator must do, and removes the password.
