@@ -348,8 +348,8 @@ func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 	}
 }
 
-// stepDown ends e's leadership in order: Leading is false, the function's context is cancelled, the
-// function returns, the lease is released.
+// stepDown ends e's leadership, if there is one, in order: Leading is false, the function's context is
+// cancelled, the function returns, the lease is released.
 func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backend.End, err error) {
 	if e.phase == phaseLeading {
 		e.end = end

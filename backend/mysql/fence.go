@@ -44,8 +44,8 @@ type Fence struct {
 }
 
 // The fence locks the row of the record, which renewals do not write. It uses LOCK IN SHARE MODE, since FOR
-// SHARE takes no lock on MariaDB 10.11 (measured). What the program's connection was told of character sets
-// and limits does not matter.
+// SHARE takes no lock on MariaDB 10.11 (measured). Names are hexadecimal, X'7265636f7264' is
+// record: what the program's connection was told of character sets and limits does not matter.
 const (
 	limitHoldSQL = `SET @go_election_idle = @@SESSION.wait_timeout, @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
  @go_election_results = @@SESSION.character_set_results, @go_election_text = @@SESSION.collation_connection,
