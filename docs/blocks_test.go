@@ -143,3 +143,26 @@ func TestEveryVariableThatAPageNamesExists(t *testing.T) {
 		}
 	}
 }
+
+// Who adds a reason explains it to operators, and on the page of electionhttp.
+func TestEveryReasonIsExplained(t *testing.T) {
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	reasons := regexp.MustCompile(`\bReason[A-Za-z]+\s+(?:Reason)?\s*= "([^"]+)"`).FindAllStringSubmatch(read("../election/event.go"), -1)
+	if len(reasons) < 20 {
+		t.Fatalf("election/event.go has %d reasons: the pattern does not find them", len(reasons))
+	}
+	for path, mark := range map[string]string{"operations.md": "`", "operations.zh-CN.md": "`", "../electionhttp/page/kit.js": `"`} {
+		text := read(path)
+		for _, r := range reasons {
+			if !strings.Contains(text, mark+r[1]+mark) {
+				t.Errorf("%s does not explain the reason %q", path, r[1])
+			}
+		}
+	}
+}
