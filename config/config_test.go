@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +76,8 @@ clock_margin: 5s
 failover_delay: 1s
 incumbent_grace: 2s
 step_down_timeout: 1m
+priority: 7
+reclaim: 30s
 observer: true
 `)
 	if err != nil {
@@ -82,7 +86,13 @@ observer: true
 	want := election.Options{
 		ID: "anna", Address: "anna.example:8080", Metadata: "zone: b",
 		TTL: 20 * time.Second, RenewEvery: 4 * time.Second, CallTimeout: 3 * time.Second, ClockMargin: 5 * time.Second,
-		FailoverDelay: time.Second, IncumbentGrace: 2 * time.Second, StepDownTimeout: time.Minute, Observer: true,
+		FailoverDelay: time.Second, IncumbentGrace: 2 * time.Second, StepDownTimeout: time.Minute,
+		Priority: 7, Reclaim: 30 * time.Second, Observer: true,
+	}
+	for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
+		if f := v.Type().Field(i); v.Field(i).IsZero() && !slices.Contains([]string{"Health", "Guard", "Logger"}, f.Name) {
+			t.Errorf("this test does not set %s", f.Name)
+		}
 	}
 	if got := fmt.Sprintf("%+v", c.Election); got != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %s\nwant %+v", got, want)
