@@ -48,7 +48,7 @@ type Backend interface {
 	//
 	// seen has all observed leases, and Listen must not miss a change of them since they were read. If
 	// Guarantees.Poll is set, it may, since the manager polls as well: then seen has one lease of each
-	// holder, the holder of most leases first, and one vacant lease.
+	// holder, and one vacant lease.
 	Listen(ctx context.Context, seen []Lease) error
 
 	// Request writes requests of an operator, or a nominee's acceptance, beside a lease. It

@@ -1,9 +1,8 @@
 package election
 
 import (
-	"bytes"
+	"fmt"
 	"runtime"
-	"strconv"
 )
 
 // Manager.callers has the goroutines that run lead functions and callbacks. A call that would wait
@@ -21,19 +20,15 @@ func (m *Manager) enter(e *Election) (leave func()) {
 // lead function and in a callback.
 func (m *Manager) calledBy() (e *Election, ok bool) {
 	v, ok := m.callers.Load(goroutineID())
-	if ok {
-		e = v.(*Election)
-	}
+	e, _ = v.(*Election)
 	return e, ok
 }
 
 // goroutineID returns the number in "goroutine 12 [running]:", as golang.org/x/net/http2
 // reads it for its own checks, or 0.
-func goroutineID() uint64 {
+func goroutineID() (id uint64) {
 	var buf [64]byte
-	line := buf[:runtime.Stack(buf[:], false)]
-	line = bytes.TrimPrefix(line, []byte("goroutine "))
-	digits, _, _ := bytes.Cut(line, []byte(" "))
-	id, _ := strconv.ParseUint(string(digits), 10, 64)
+	n := runtime.Stack(buf[:], false)
+	fmt.Sscanf(string(buf[:n]), "goroutine %d", &id)
 	return id
 }

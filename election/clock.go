@@ -14,7 +14,7 @@ import (
 // millisecond since the last check.
 type clock struct {
 	base      time.Time
-	boot      time.Duration // boot-time clock at base
+	boot      time.Duration // boot-time clock at base, or a moment before
 	diff      atomic.Int64  // wall clock − monotonic clock, at the last check
 	suspended atomic.Int64  // total time of suspensions
 	woken     chan struct{} // receives after a suspension, because timers do not notice it
@@ -27,15 +27,30 @@ const checkAfter = int64(time.Millisecond)
 
 func newClock() *clock {
 	c := &clock{base: time.Now(), woken: make(chan struct{}, 1)}
-	for range 8 { // an interruption between the two readings would hide as much of a suspension: try again
+	offset, gap, _ := c.bootOffset()
+	c.boot = offset - gap
+	return c
+}
+
+// bootOffset returns how far the boot-time clock is ahead of the time since base, or at most gap less. An
+// interruption between the two readings makes the gap large: then it tries again.
+func (c *clock) bootOffset() (offset, gap time.Duration, ok bool) {
+	gap = time.Hour
+	for range 8 {
 		before := time.Since(c.base)
 		boot, ok := boottime()
-		after := time.Since(c.base)
-		if c.boot = boot - after; !ok || after-before < 50*time.Microsecond {
+		took := time.Since(c.base) - before
+		if !ok {
+			return 0, 0, false
+		}
+		if took < gap {
+			offset, gap = boot-before, took
+		}
+		if gap < 50*time.Microsecond {
 			break
 		}
 	}
-	return c
+	return offset, gap, true
 }
 
 // now returns the time since the clock was made.
@@ -58,29 +73,16 @@ func (c *clock) latest() time.Duration { return c.now() + time.Duration(c.ahead.
 
 // check measures how long the machine has been suspended so far.
 func (c *clock) check(diff int64) {
-	const good, bad = 50 * time.Microsecond, 10 * time.Millisecond
-	best, suspended := bad, time.Duration(0)
-	for range 8 {
-		before := time.Since(c.base)
-		boot, ok := boottime()
-		gap := time.Since(c.base) - before // the greatest error of this sample
-		if !ok {
-			c.jumped(diff)
-			return
-		}
-		if gap < best {
-			best, suspended = gap, boot-c.boot-before
-		}
-		if gap < good {
-			break
-		}
-	}
-	if best == bad {
+	offset, gap, ok := c.bootOffset()
+	switch {
+	case !ok:
+		c.jumped(diff)
+		return
+	case gap > 10*time.Millisecond:
 		return // interrupted each time: the next call of now checks again
-	}
-	if suspended > time.Millisecond { // less may be an error of measurement
-		raise(&c.suspended, int64(suspended))
-		c.wake()
+	case offset-c.boot > time.Millisecond: // less may be an error of measurement
+		raise(&c.suspended, int64(offset-c.boot))
+		signal(c.woken)
 	}
 	c.diff.Store(diff)
 }
@@ -92,14 +94,15 @@ func (c *clock) jumped(diff int64) {
 	defer c.jumps.Unlock()
 	if d := diff - c.diff.Load(); d > 0 {
 		c.ahead.Add(d)
-		c.wake()
+		signal(c.woken)
 	}
 	c.diff.Store(diff) // last, because it ends the checks of other goroutines
 }
 
-func (c *clock) wake() {
+// signal wakes the receiver of c, now or when it receives next.
+func signal(c chan<- struct{}) {
 	select {
-	case c.woken <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

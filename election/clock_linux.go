@@ -8,8 +8,8 @@ import (
 
 // boottime reads CLOCK_BOOTTIME, which also counts while the machine is suspended (clock_gettime(2)).
 func boottime() (time.Duration, bool) {
-	const clockBoottime = 7
+	const bootClock = 7
 	var ts syscall.Timespec
-	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, bootClock, uintptr(unsafe.Pointer(&ts)), 0)
 	return time.Duration(ts.Nano()), errno == 0
 }

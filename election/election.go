@@ -39,7 +39,7 @@ type LeadFunc func(ctx context.Context, lead *Leadership) error
 // when the event will not happen.
 type waiter struct {
 	awaits awaited
-	over   func() bool // untilReleased: that has happened; called after each step
+	over   func() bool // untilReleased: that has happened; else nil. It is called after each step
 	done   chan error
 }
 
@@ -47,7 +47,7 @@ type awaited uint8
 
 const (
 	untilElected  awaited = iota // this process is elected; an error: the campaign has ended
-	untilRefused                 // the store will never accept this candidate, or has denied all since this process began
+	untilRefused                 // the store will never accept this candidate, or has denied all calls so far
 	untilReleased                // a leadership is over and its lease is released
 	untilLeft                    // this process has left the election
 )
@@ -66,10 +66,7 @@ func (e *Election) Name() string { return e.elec.name }
 // clock read. It compares the clock with the deadline at each call, so it is right at the first
 // instruction after the process or the machine was stopped. No lease can promise that the
 // process still leads when the next statement runs: send the term with every write.
-func (e *Election) Leading() bool {
-	l := e.leadership.Load()
-	return l != nil && l.Leading()
-}
+func (e *Election) Leading() bool { return e.Leadership() != nil }
 
 // Leadership returns the present leadership of this process, or nil if this process does not
 // lead. It does not block.
@@ -93,7 +90,8 @@ func (e *Election) Leader() (leader Candidate, term uint64, ok bool) {
 func (e *Election) Current() Event {
 	s := e.state.Load().event(e.elec.name)
 	if s.Leading && !e.Leading() { // the deadline has passed, and the loop has not reported it yet
-		s.Kind, s.Previous, s.Leader, s.Leading, s.Reason = Vacant, s.Leader, Candidate{}, false, ReasonDeadline
+		s.Kind, s.Reason, s.Leading = Vacant, ReasonDeadline, false
+		s.Previous, s.Leader = s.Leader, Candidate{}
 	}
 	return s
 }
@@ -186,8 +184,9 @@ func (e *Election) request(ctx context.Context, kind backend.RequestKind, id str
 	if r.Vacant() {
 		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.elec.name)
 	}
+	requests := []backend.Request{{Election: e.elec.name, Term: r.Term, Kind: kind, ID: id}}
 	err = e.manager.callStore(ctx, func(ctx context.Context) error {
-		return e.manager.backend.Request(ctx, []backend.Request{{Election: e.elec.name, Term: r.Term, Kind: kind, ID: id}})
+		return e.manager.backend.Request(ctx, requests)
 	})
 	if err != nil {
 		return fmt.Errorf("election: %s: %w", kind, err)
@@ -242,26 +241,11 @@ func (e *Election) awaitRelease(done chan error, over func() bool) {
 }
 
 // released reports whether the store has nothing of the leadership of term any more.
-func (e *Election) released(term uint64) bool { return e.idle() || e.elec.term != term }
+func (e *Election) released(term uint64) bool { return e.elec.idle() || e.elec.term != term }
 
-// idle reports whether the store has nothing of this process, and no call can change that.
-func (e *Election) idle() bool {
-	return e.elec.phase == phaseFollowing && !e.elec.leaseCallUnderWay
-}
-
-// resolve answers all waiters for this event, and returns their number.
-func (e *Election) resolve(event awaited, err error) (resolved int) {
-	return e.resolveIf(func(w *waiter) bool { return w.awaits == event }, err)
-}
-
-// resolveReleased answers the waiters for a release that has happened.
-func (e *Election) resolveReleased() {
-	e.resolveIf(func(w *waiter) bool { return w.awaits == untilReleased && w.over() }, nil)
-}
-
-// awaitsRelease reports whether anybody waits for a release.
-func (e *Election) awaitsRelease() bool {
-	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.awaits == untilReleased })
+// resolve answers all waiters for these events, and returns their number.
+func (e *Election) resolve(err error, events ...awaited) (resolved int) {
+	return e.resolveIf(func(w *waiter) bool { return slices.Contains(events, w.awaits) }, err)
 }
 
 // resolveIf answers and removes the waiters for which match returns true.
@@ -287,7 +271,7 @@ func (e *Election) beginLeadership(term uint64, until time.Duration) {
 	if fn := e.fn; fn != nil {
 		e.manager.goroutines.Go(func() { e.run(fn, l) })
 	}
-	e.resolve(untilElected, nil)
+	e.resolve(nil, untilElected)
 }
 
 // extendLeadership extends the present leadership, unless it has ended.
@@ -342,10 +326,7 @@ func (e *Election) publish(s *state) {
 	} else {
 		e.state.Store(s)
 	}
-	for _, w := range e.watchers {
-		w.add(ev, own, before)
-	}
-	for _, w := range e.manager.watchers {
+	for _, w := range slices.Concat(e.watchers, e.manager.watchers) {
 		w.add(ev, own, before)
 	}
 }
@@ -354,13 +335,12 @@ func (e *Election) publish(s *state) {
 // error.
 func (e *Election) noticed(reason Reason, err error) {
 	m := e.manager.machine
-	logged := reason == ReasonDenied || reason == ReasonWentBack && m.doubtful(&e.elec) // by logOutage, logDoubt
-	if !logged {
+	told := reason == ReasonDenied || reason == ReasonWentBack && m.doubtful(&e.elec) // logOutage, logDoubt
+	if !told {
 		e.manager.say(e.elec.name, line{level: slog.LevelWarn, text: string(reason), err: err})
 	}
 	if reason == ReasonInvalid || reason == ReasonDenied && m.deniedFromTheStart() != nil {
-		e.resolve(untilElected, err)
-		e.resolve(untilRefused, err)
+		e.resolve(err, untilElected, untilRefused)
 	}
 }
 
@@ -373,10 +353,8 @@ func (e *Election) firstEvent() Event {
 
 // ended answers all waiters and ends all watchers: this process has left the election.
 func (e *Election) ended() {
-	e.resolve(untilReleased, nil)
-	e.resolve(untilLeft, nil)
-	e.resolve(untilElected, ErrClosed)
-	e.resolve(untilRefused, ErrClosed)
+	e.resolve(nil, untilReleased, untilLeft)
+	e.resolve(ErrClosed, untilElected, untilRefused)
 	for _, w := range e.watchers {
 		w.stop(false)
 	}

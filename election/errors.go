@@ -27,7 +27,7 @@ var (
 	// ErrOwnCaller is returned by Resign, Leave and Close when a lead function or a callback
 	// calls them and they would have to wait for that function: it should return instead. The
 	// call has done nothing. It wraps backend.ErrInvalid.
-	ErrOwnCaller = fmt.Errorf("election: %w: called by the function that it would wait for; return from it instead", backend.ErrInvalid)
+	ErrOwnCaller = fmt.Errorf("election: %w: called by a function that it would wait for", backend.ErrInvalid)
 
 	// ErrNotReleased is returned by Close, Run, Resign and Leave: the store has not confirmed the
 	// release, and the lease has expired meanwhile. Another process can lead now, later than

@@ -90,7 +90,8 @@ type state struct {
 
 // event returns the state as an event.
 func (s *state) event(election string) Event {
-	ev := Event{Election: election, Kind: s.kind, Term: s.term, Leading: s.leading, Reason: s.reason, Err: s.err, Time: s.time}
+	ev := Event{Election: election, Kind: s.kind, Term: s.term, Leading: s.leading, Time: s.time}
+	ev.Reason, ev.Err = s.reason, s.err
 	if s.leader != nil {
 		ev.Leader = *s.leader
 	}
@@ -102,7 +103,10 @@ func (s *state) event(election string) Event {
 
 // is reports whether s is this state. The leader and the term count only if kind is Elected.
 func (s *state) is(kind Kind, leader *Candidate, term uint64) bool {
-	return s.kind == kind && (kind != Elected || s.leader.Nonce == leader.Nonce && s.leader.ID == leader.ID && s.term == term)
+	if s.kind != kind || kind != Elected {
+		return s.kind == kind
+	}
+	return s.term == term && s.leader.Nonce == leader.Nonce && s.leader.ID == leader.ID
 }
 
 // last returns the present leader, or the last one known.
@@ -124,28 +128,28 @@ const (
 	ReasonVacant      Reason = "vacant"              // nobody leads, for an unknown reason
 	ReasonReleased    Reason = "released"            // the leader stepped down in order
 	ReasonExpired     Reason = "expired"             // the leader did not renew for its TTL
-	ReasonFailed      Reason = "failed"              // the leader's process has ended, or lost its lease, and the lease was released for it
+	ReasonFailed      Reason = "failed"              // the leader ended or lost the lease: released for it
 	ReasonDeposed     Reason = "deposed"             // an operator ended the leadership
-	ReasonForgotten   Reason = "forgotten"           // an operator retired the election ([Manager.Forget]); reported even if it was vacant before
-	ReasonUnreachable Reason = "store unreachable"   // the lease could not be renewed, or the state cannot be read
-	ReasonRefused     Reason = "renewal refused"     // the store no longer has this lease: taken, deleted, edited, or failed over
-	ReasonDeadline    Reason = "deadline passed"     // this process was stopped or starved of CPU past its deadline
-	ReasonMoved       Reason = "moved"               // the election has moved to another store, which Err names (package backend/migration); reported even if it was vacant before
+	ReasonForgotten   Reason = "forgotten"           // an operator retired the election, even a vacant one
+	ReasonUnreachable Reason = "store unreachable"   // the lease cannot be renewed, or the state not read
+	ReasonRefused     Reason = "renewal refused"     // the lease is gone: taken, deleted, edited, failed over
+	ReasonDeadline    Reason = "deadline passed"     // this process was stopped, or had no CPU, for too long
+	ReasonMoved       Reason = "moved"               // to the store in Err, by migration, even a vacant one
 	ReasonResigned    Reason = "resigned"            // the program called Resign
-	ReasonNominated   Reason = "nominated"           // elected as the nominee, or stepped down for the nominee
+	ReasonNominated   Reason = "nominated"           // elected as the nominee, or stepped down for one
 	ReasonHealth      Reason = "health check failed" // Options.Health returned an error or hung
 	ReasonPaused      Reason = "paused"              // the program called Pause
 	ReasonReturned    Reason = "function returned"   // the lead function returned by itself
 	ReasonLeft        Reason = "left"                // the program called Leave or Close
 )
 
-// Reasons of notices.
+// Reasons of notices. ReasonDenied is also that of an Unknown state, and of a leadership that ended.
 const (
 	ReasonSameID   Reason = "same id"           // another live process uses this candidate's id
-	ReasonWentBack Reason = "store went back"   // the store shows an older term than before: it was restored, or a failover lost writes
-	ReasonStuck    Reason = "function is stuck" // the lead function ignores its cancelled context: no release and no new bid until it returns
-	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or the schema; also the reason of an Unknown state, and of a leadership whose renewals were denied
-	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidate; campaigning has ended
+	ReasonWentBack Reason = "store went back"   // the store shows an older term: restored, or lost writes
+	ReasonStuck    Reason = "function is stuck" // the function ignores its context: no release, no new bid
+	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or schema
+	ReasonInvalid  Reason = "invalid"           // the store never accepts this candidate: campaigning ended
 )
 
 // newsAfter reports whether a vacancy for this reason is told though watchers know of the vacancy, for the

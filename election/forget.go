@@ -18,25 +18,25 @@ import (
 // backend.ErrInvalid if another process leads, or if this process has joined the election and
 // does not lead; it has then changed nothing. After an error of ctx or [ErrNotReleased] the
 // election may be vacant and not forgotten: try again.
-func (m *Manager) Forget(ctx context.Context, name string) error {
-	fail := func(err error) error { return fmt.Errorf("election: forget %q: %w", name, err) }
+func (m *Manager) Forget(ctx context.Context, name string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("election: forget %q: %w", name, err)
+		}
+	}()
 	e := m.Election(name)
-	if e != nil && e.Leadership() == nil {
-		return fail(fmt.Errorf("%w: this process has joined it and does not lead", backend.ErrInvalid))
-	}
-	if e == nil {
-		var err error
+	switch {
+	case e == nil:
 		if e, err = m.Join(name); err != nil {
-			return fail(err)
+			return err
 		}
 		if err := e.leadVacant(ctx); err != nil {
-			return fail(errors.Join(err, e.Leave(context.WithoutCancel(ctx))))
+			return errors.Join(err, e.Leave(context.WithoutCancel(ctx)))
 		}
+	case !e.Leading():
+		return fmt.Errorf("%w: this process has joined it and does not lead", backend.ErrInvalid)
 	}
-	if err := e.leave(ctx, backend.Forgotten); err != nil {
-		return fail(err)
-	}
-	return nil
+	return e.leave(ctx, backend.Forgotten)
 }
 
 // leadVacant campaigns for the election if the store shows no live leader.

@@ -32,9 +32,7 @@ type Leadership struct {
 func (l *Leadership) Election() string { return l.election.elec.name }
 
 // Leading reports whether this leadership is still the present one. See [Election.Leading].
-func (l *Leadership) Leading() bool {
-	return int64(l.election.manager.clock.latest()) < l.until.Load()
-}
+func (l *Leadership) Leading() bool { return l.Remaining() > 0 }
 
 // Remaining returns the time until the deadline, if the lease is not renewed again; 0 if the
 // leadership is over. Start no work that takes longer and cannot be cancelled.
@@ -62,10 +60,6 @@ func (l *Leadership) Resign(ctx context.Context) error {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
-		if e.released(l.Term) {
-			done <- nil
-			return nil
-		}
 		e.awaitRelease(done, func() bool { return e.released(l.Term) })
 		if e.elec.work == workCaller {
 			return returned{&e.elec, l.Term, ReasonResigned, nil}
@@ -93,7 +87,7 @@ func (e *Election) Lead(fn LeadFunc) error {
 	if fn == nil {
 		w = workNone
 	}
-	_, err := e.campaign(e.manager.ctx, fn, modeAlways, w, nil)
+	_, err := e.campaign(e.manager.ctx, fn, campaign{&e.elec, modeAlways, w})
 	return err
 }
 
@@ -125,16 +119,17 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 		}()
 		return fn(ctx, lead)
 	}
-	// fn's context does not descend from ctx: stepping down cancels it, with the reason as its cause.
-	refused := make(chan error, 1)
-	attempt, err := e.campaign(context.WithoutCancel(ctx), reporting, modeAlways, workFunction, &waiter{awaits: untilRefused, done: refused})
+	// fn's context does not end with ctx: stepping down cancels it, with the reason as its cause.
+	endless := context.WithoutCancel(ctx)
+	refused := waiter{awaits: untilRefused, done: make(chan error, 1)}
+	attempt, err := e.campaign(endless, reporting, campaign{&e.elec, modeAlways, workFunction}, refused)
 	if err != nil {
 		return err
 	}
 	var result error
 	select {
 	case result = <-done:
-	case err := <-refused:
+	case err := <-refused.done:
 		if errors.Is(err, backend.ErrDenied) { // an operator must act, and this process need not wait for it
 			e.giveUp(ctx, attempt)
 		}
@@ -146,7 +141,7 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	// The release takes no longer than the lease lasts.
 	most := e.manager.opts.StepDownTimeout + e.manager.opts.TTL
 	stuck := fmt.Errorf("election: run: the function has not returned within %v", most)
-	stepDown, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most, stuck)
+	stepDown, cancel := context.WithTimeoutCause(endless, most, stuck)
 	defer cancel()
 	err = e.withdraw(stepDown, attempt)
 	select {
@@ -179,12 +174,12 @@ func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 }
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
-	elected := make(chan error, 1)
-	attempt, err := e.campaign(e.manager.ctx, nil, mode, workCaller, &waiter{awaits: untilElected, done: elected})
+	elected := waiter{awaits: untilElected, done: make(chan error, 1)}
+	attempt, err := e.campaign(e.manager.ctx, nil, campaign{&e.elec, mode, workCaller}, elected)
 	if err != nil {
 		return nil, err
 	}
-	err = e.wait(ctx, elected)
+	err = e.wait(ctx, elected.done)
 	if err == nil {
 		return e.leadership.Load(), nil
 	}
@@ -201,30 +196,28 @@ func (e *Election) giveUp(ctx context.Context, attempt int) {
 	e.withdraw(undo, attempt)
 }
 
-// campaign begins a campaign and registers w, if it is not nil, as a waiter. attempt identifies
-// the campaign for withdraw.
-func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work work, w *waiter) (attempt int, err error) {
-	m := e.manager
+// campaign begins a campaign and registers waiters. It returns the campaign's number, for withdraw.
+func (e *Election) campaign(ctx context.Context, fn LeadFunc, in campaign, w ...waiter) (int, error) {
+	m, name, attempt := e.manager, e.elec.name, 0
 	if m.opts.Observer {
-		return 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.elec.name, backend.ErrInvalid)
+		err := fmt.Errorf("%w: this manager only observes", backend.ErrInvalid)
+		return 0, fmt.Errorf("election: campaign for %q: %w", name, err)
 	}
-	err = m.ask(func(time.Duration) (input, error) {
+	err := m.ask(func(time.Duration) (input, error) {
 		denied := m.machine.deniedFromTheStart()
 		switch {
 		case e.elec.index < 0 || e.elec.leaving:
 			return nil, ErrClosed
 		case e.elec.mode != modeNone || e.elec.phase == phaseLeading || e.elec.phase.draining():
-			return nil, fmt.Errorf("%w: %q", ErrCampaigning, e.elec.name)
-		case denied != nil && w != nil: // w would wait for a notice that came before this campaign
+			return nil, fmt.Errorf("%w: %q", ErrCampaigning, name)
+		case denied != nil && len(w) > 0: // w would wait for a notice that came before this campaign
 			return nil, denied
 		}
 		e.attempt++
 		attempt = e.attempt
-		e.fn, e.parent = fn, parent
-		if w != nil {
-			e.waiters = append(e.waiters, *w)
-		}
-		return campaign{&e.elec, mode, work}, nil
+		e.fn, e.parent = fn, ctx
+		e.waiters = append(e.waiters, w...)
+		return in, nil
 	})
 	return attempt, err
 }
@@ -236,10 +229,10 @@ func (e *Election) withdraw(ctx context.Context, attempt int) error {
 			done <- nil // another campaign has begun
 			return nil
 		}
-		e.resolve(untilElected, ErrNotElected) // its caller no longer waits
-		e.resolve(untilRefused, nil)
+		e.resolve(ErrNotElected, untilElected) // its caller no longer waits
+		e.resolve(nil, untilRefused)
 		// A later campaign inherits what is left.
-		e.awaitRelease(done, func() bool { return e.idle() || e.attempt != attempt })
-		return withdraw{&e.elec, e.fn == nil} // without a function no work has begun, even if this process was just elected
+		e.awaitRelease(done, func() bool { return e.elec.idle() || e.attempt != attempt })
+		return withdraw{&e.elec, e.fn == nil} // without a function no work has begun, even if just elected
 	})
 }

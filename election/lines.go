@@ -16,16 +16,16 @@ import (
 type line struct {
 	level     slog.Level
 	text      string
-	result    any // of a bid: true or false; nil: not said
+	attrs     []any // more about it
 	reason    Reason
-	until     time.Time // zero: not said
-	err       error     // of the first election
-	term      uint64    // of the first election; 0: not said
+	err       error  // of the first election
+	term      uint64 // of the first election; 0: not said
 	elections []string
 }
 
 func (l *line) same(o *line) bool {
-	return l.level == o.level && l.text == o.text && l.reason == o.reason && backend.Class(l.err) == backend.Class(o.err)
+	return l.level == o.level && l.text == o.text && l.reason == o.reason &&
+		backend.Class(l.err) == backend.Class(o.err)
 }
 
 // say adds a line about one election to those of this step.
@@ -40,11 +40,7 @@ func (m *Manager) say(election string, l line) {
 
 func (m *Manager) writeLines() {
 	for _, l := range m.lines {
-		var attrs []any
-		if l.result != nil {
-			attrs = append(attrs, "result", l.result)
-		}
-		attrs = append(attrs, "backend", m.name)
+		attrs := append(l.attrs, "backend", m.name)
 		if len(l.elections) > 1 {
 			attrs = append(attrs, "elections", len(l.elections), "first", firstNames(l.elections))
 		} else {
@@ -55,9 +51,6 @@ func (m *Manager) writeLines() {
 		}
 		if l.reason != "" {
 			attrs = append(attrs, "reason", string(l.reason))
-		}
-		if !l.until.IsZero() {
-			attrs = append(attrs, "until", l.until)
 		}
 		if l.err != nil {
 			attrs = append(attrs, "error", l.err)
@@ -88,16 +81,12 @@ func someNames(elections []string) string {
 // wall returns the time of day at a time of the manager's clock.
 func (m *Manager) wall(at time.Duration) time.Time { return time.Now().Add(at - m.clock.now()) }
 
-// sinceRounded returns for how long something has lasted, for a line.
-func (m *Manager) sinceRounded(since time.Duration) time.Duration {
-	return (m.now - since).Round(time.Millisecond)
-}
-
 // logBid logs the answer to a bid in the words of older systems, for which operators have searches.
 func (m *Manager) logBid(a action) {
-	l := line{level: slog.LevelDebug, text: "try acquire leader", result: false, err: a.err}
-	if a.reason == ReasonElected {
-		l.level, l.result, l.term = slog.LevelInfo, true, a.term
+	won := a.reason == ReasonElected
+	l := line{text: "try acquire leader", attrs: []any{"result", won}, term: a.term, err: a.err}
+	if !won {
+		l.level = slog.LevelDebug
 	}
 	m.say(a.e.name, l)
 }
@@ -124,7 +113,9 @@ func (m *Manager) logOutage(a action) {
 
 // logDoubt says until when elections cannot be won because the store may have lost a grant.
 func (m *Manager) logDoubt() {
-	l := line{level: slog.LevelWarn, until: m.wall(m.machine.doubt.until), text: "nobody can be elected for a while: the store is new, was restarted or restored, or has failed over, or a record was deleted or edited, so whoever may still lead is waited for"}
+	l := line{level: slog.LevelWarn, attrs: []any{"until", m.wall(m.machine.doubt.until)}}
+	l.text = "nobody can be elected for a while, since somebody may still lead: the store is new, " +
+		"was restarted or restored, or has failed over, or a record was deleted or edited"
 	for _, e := range m.machine.elections {
 		if m.machine.doubtful(e) {
 			m.say(e.name, l)

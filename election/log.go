@@ -59,7 +59,8 @@ func (q *logQueue) run() {
 		}
 		q.mu.Unlock()
 		if lost > 0 {
-			list = append(list, slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("the log is too slow: %d messages were lost", lost), 0))
+			text := fmt.Sprintf("the log is too slow: %d messages were lost", lost)
+			list = append(list, slog.NewRecord(time.Now(), slog.LevelWarn, text, 0))
 		}
 		for _, r := range list {
 			q.Handler.Handle(context.Background(), r)

@@ -90,7 +90,7 @@ type elec struct {
 	confirmedAt    time.Duration  // when the last answer about the lease came, or observed was dropped
 	highestTerm    uint64         // the greatest term ever seen
 	readAt         time.Duration  // the next reading
-	renewalDue     time.Duration  // when the reading is due that shows the holder's next renewal; 0: not known
+	renewalDue     time.Duration  // when a reading will show the holder's next renewal; 0: not known
 	tryBegan       time.Duration  // a Try uses only readings that were sent from then on
 	tooEarly       int32          // consecutive readings that came before the holder's renewal
 	hasObserved    bool           // observed at least once since this process last held the lease
@@ -203,6 +203,7 @@ type action struct {
 	term   uint64
 	until  time.Duration // a deadline
 	since  time.Duration // when what is logged began
+	text   string        // of a log record
 	reason Reason
 	err    error
 }
@@ -210,24 +211,23 @@ type action struct {
 type actionKind uint8
 
 const (
-	doCall          actionKind = iota // start call
-	doCancel                          // cancel the context of call; its reply follows
-	doLead                            // e leads in term, until the deadline
-	doTrust                           // e still leads in term: a later deadline
-	doEnd                             // e's leadership of term has ended for reason: cancel its context
-	doEvent                           // publish state, which may be a notice
-	doLogHealth                       // log a result of the health check; err is nil if it passed
-	doLogOutage                       // log that calls fail since then, for err; reason is ReasonUnreachable or ReasonDenied
-	doLogOutageOver                   // log that none fails any more
-	doLogDoubt                        // log that the store may have lost grants since then: see doubt
-	doLogDoubtOver                    // log that all elections can be won again
-	doLogBid                          // log the answer to e's bid: granted in term, if reason is Elected; else not, for err
-	doTryEnded                        // e's Try has failed; err says why, nil if another process was faster
-	doExpired                         // e's lease has expired before its release was confirmed; err is the obstacle
-	doRemoved                         // e has left, and the store has nothing of this process
+	doCall      actionKind = iota // start call
+	doCancel                      // cancel the context of call; its reply follows
+	doLead                        // e leads in term, until the deadline
+	doTrust                       // e still leads in term: a later deadline
+	doEnd                         // e's leadership of term has ended for reason: cancel its context
+	doEvent                       // publish state, which may be a notice
+	doLogHealth                   // log a result of the health check; err is nil if it passed
+	doLogOutage                   // log that calls fail since then, for err, or are denied: see reason
+	doLogOver                     // log text: what has begun then is over
+	doLogDoubt                    // log that the store may have lost grants since then: see doubt
+	doLogBid                      // log the answer to e's bid: granted in term if reason is ReasonElected
+	doTryEnded                    // e's Try has failed; err says why, nil if another process was faster
+	doExpired                     // e's lease has expired before its release was confirmed, for err
+	doRemoved                     // e has left, and the store has nothing of this process
 )
 
-func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
+func newMachine(o Options, g backend.Guarantees, me Candidate, rnd *rand.Rand, now time.Duration) *machine {
 	m := &machine{
 		Options: o, me: me, store: g, random: rnd,
 		// The grid's offset is random, its period is not: followers predict the next renewal.
@@ -240,8 +240,8 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 		m.healthAt, m.healthKnown = never, true
 	}
 	m.priorities.readAt = never
-	if (o.Priority > 0 || o.Reclaim > 0) && !o.Observer { // processes that start together have announced themselves by then
-		m.priorities.readAt = now + o.RenewEvery
+	if (o.Priority > 0 || o.Reclaim > 0) && !o.Observer {
+		m.priorities.readAt = now + o.RenewEvery // others that start now have announced themselves by then
 	}
 	m.announceSoon(now)
 	return m
@@ -343,7 +343,7 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 }
 
 // report publishes a state of e, if it is new. leader is nil unless kind is Elected.
-func (m *machine) report(kind Kind, e *elec, leader *backend.Candidate, term uint64, reason Reason, err error) {
+func (m *machine) report(kind Kind, e *elec, leader *Candidate, term uint64, reason Reason, err error) {
 	old := e.reported
 	term = cmp.Or(term, old.term)
 	first := old.reason == ""
@@ -353,9 +353,10 @@ func (m *machine) report(kind Kind, e *elec, leader *backend.Candidate, term uin
 	if leader != nil && leader != &m.me {
 		leader = new(*leader) // a copy: the caller's may change
 	}
-	e.reported = &state{kind: kind, leader: leader, previous: old.last(), term: term, reason: reason, err: err}
-	e.reported.leading = kind == Elected && e.phase == phaseLeading
-	m.emit(action{kind: doEvent, e: e, state: e.reported})
+	s := &state{kind: kind, leader: leader, previous: old.last(), term: term, reason: reason, err: err}
+	s.leading = kind == Elected && e.phase == phaseLeading
+	e.reported = s
+	m.emit(action{kind: doEvent, e: e, state: s})
 	if kind == Elected {
 		m.relisten = true
 	}
@@ -363,6 +364,7 @@ func (m *machine) report(kind Kind, e *elec, leader *backend.Candidate, term uin
 
 // reportNotice publishes a notice. The state stays.
 func (m *machine) reportNotice(e *elec, reason Reason, err error) {
-	m.emit(action{kind: doEvent, e: e, state: &state{
-		kind: Notice, previous: e.reported.last(), term: e.reported.term, leading: e.phase == phaseLeading, reason: reason, err: err}})
+	s := &state{kind: Notice, previous: e.reported.last(), term: e.reported.term, reason: reason, err: err}
+	s.leading = e.phase == phaseLeading
+	m.emit(action{kind: doEvent, e: e, state: s})
 }

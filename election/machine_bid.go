@@ -7,11 +7,11 @@ import (
 )
 
 // bidAnswered handles the answer to a bid that was sent at sent.
-func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
+func (m *machine) bidAnswered(now, sent time.Duration, e *elec, a *backend.Answer, bid *backend.Bid) {
 	if a.Outcome == backend.Granted {
 		m.emit(action{kind: doLogBid, e: e, term: a.Term, reason: ReasonElected})
 		m.denialOver(e, callAcquire)
-		m.bidGranted(now, e, a, bid.MinTerm, sent)
+		m.bidGranted(now, sent, e, a, bid.MinTerm)
 		if e.phase != phaseLeading {
 			m.endTry(e, nil)
 		}
@@ -22,7 +22,7 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 	if a.Outcome == backend.Refused {
 		m.denialOver(e, callAcquire)
 		m.on(e, notGranted)
-		m.bidRefused(now, e, a, bid, sent)
+		m.bidRefused(now, sent, e, a, bid)
 	} else {
 		m.reportDenied(e, callAcquire, a.Err)
 		m.on(e, unanswered)
@@ -40,7 +40,7 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 
 // bidRefused observes the lease that kept the bid out. While it is as the bid expected it, the same bid would
 // be refused again, so the next one waits.
-func (m *machine) bidRefused(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
+func (m *machine) bidRefused(now, sent time.Duration, e *elec, a *backend.Answer, bid *backend.Bid) {
 	if a.Err != nil {
 		e.futile = false
 		m.retryLater(now, e, a.Err)

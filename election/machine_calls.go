@@ -179,22 +179,15 @@ func (m *machine) campaigns(yield func(string) bool) {
 }
 
 // leasesToListen returns the leases for Listen. For a store that is also polled, that is one lease
-// of each holder, those who hold most first, and one vacant lease: a grant is news, too.
+// of each holder, and one vacant lease: a grant is news, too.
 func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
-	held := make(map[backend.Nonce]int)
+	holders := map[backend.Nonce]bool{}
 	for _, e := range m.elections {
-		switch {
-		case !e.hasObserved || m.mayBeOurs(now, e):
-		case !m.store.Poll:
+		holder := e.observed.Holder.Nonce
+		if e.hasObserved && !m.mayBeOurs(now, e) && !(m.store.Poll && holders[holder]) {
+			holders[holder] = true
 			leases = append(leases, *e.observed)
-		default:
-			if held[e.observed.Holder.Nonce]++; held[e.observed.Holder.Nonce] == 1 {
-				leases = append(leases, *e.observed)
-			}
 		}
-	}
-	if m.store.Poll {
-		slices.SortStableFunc(leases, func(a, b backend.Lease) int { return held[b.Holder.Nonce] - held[a.Holder.Nonce] })
 	}
 	return leases
 }
@@ -222,31 +215,30 @@ func (m *machine) fillCall(c *call, now time.Duration) {
 }
 
 func (m *machine) addItem(c *call, e *elec, now time.Duration) {
+	seen := *e.observed
+	seen.Election = e.name
 	switch c.kind {
 	case callAcquire:
 		e.leaseCallUnderWay = true
-		expected := *e.observed
-		expected.Election = e.name
-		c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, MinTerm: e.highestTerm, Expected: expected})
+		b := backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, Expected: seen}
+		b.MinTerm = e.highestTerm
+		c.bids = append(c.bids, b)
 	case callRenew, callRelease:
 		e.leaseCallUnderWay = true
-		h := backend.Held{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
-		switch {
-		case !e.phase.held():
-			h.Term, h.End = 0, backend.Released // whatever an unanswered bid was granted; nobody has led
-		case c.kind == callRelease:
+		h := backend.Held{Election: e.name, Holder: m.me, TTL: m.TTL, Renew: m.RenewEvery}
+		h.End = backend.Released // of a bid without an answer: nobody has led
+		if e.phase.held() {
+			h.Term, h.End = e.term, e.end
 			h.Age = max(0, now-(e.trustedUntil+m.ClockMargin-m.TTL)) // since its last renewal
 		}
 		c.held = append(c.held, h)
 	case callObserve:
 		e.observing, e.readAt = true, never // no other reading while this one is under way
-		if !e.hasObserved {
-			c.leases = append(c.leases, backend.Lease{Election: e.name})
-		} else {
-			c.leases = append(c.leases, *e.observed)
-		}
+		c.leases = append(c.leases, seen)
 	case callRequest:
-		c.requests = append(c.requests, backend.Request{Election: e.name, Term: e.observed.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
+		r := backend.Request{Election: e.name, Term: seen.Term, Kind: backend.Accept, ID: m.me.ID}
+		r.Nonce = m.me.Nonce
+		c.requests = append(c.requests, r)
 	}
 }
 

@@ -90,8 +90,8 @@ func (in leave) apply(m *machine, now time.Duration) {
 		m.retryRelease(now, e)
 		e.leaving = true
 		m.stepDown(now, e, ReasonLeft, in.end, nil)
-		if e.work == workCaller && e.phase.draining() { // who calls Leave or Close has ended the work of its Campaign
-			m.on(e, finished)
+		if e.work == workCaller && e.phase.draining() {
+			m.on(e, finished) // who calls Leave or Close has ended the work of its Campaign
 		}
 		m.advance(now, e)
 	})

@@ -21,7 +21,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 	m.noteReady(now, e)
 	wake := never
 	if !m.mayBeOurs(now, e) && !e.leaving {
-		wake = m.readIfDue(now, e)
+		wake = m.callAt(now, e.readAt, callObserve, e)
 	}
 	switch e.phase {
 	case phaseFollowing:
@@ -43,6 +43,15 @@ func (m *machine) advance(now time.Duration, e *elec) {
 	if e.index >= 0 {
 		m.wake(e, wake)
 	}
+}
+
+// callAt queues a call for e if it is due, and returns when to advance again.
+func (m *machine) callAt(now, due time.Duration, k callKind, e *elec) time.Duration {
+	if now < due {
+		return due
+	}
+	m.enqueue(k, e)
+	return never
 }
 
 // The functions for phases return when to advance again.
@@ -72,14 +81,10 @@ func (m *machine) bidIfDue(now time.Duration, e *elec) time.Duration {
 	}
 
 	bidAt := m.bidAt(e)
-	if now >= bidAt {
-		m.enqueue(callAcquire, e)
-		return never
-	}
-	if !e.leaseCallUnderWay {
+	if now < bidAt && !e.leaseCallUnderWay {
 		m.endTry(e, nil) // a Try does not wait
 	}
-	return bidAt
+	return m.callAt(now, bidAt, callAcquire, e)
 }
 
 // awaitFunction waits for the function of a leadership that is over, and renews the lease meanwhile if it was
@@ -100,11 +105,7 @@ func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
 // awaitExpiry releases the lease of a stuck function when it has expired: a session that other leases keep
 // alive would keep it forever.
 func (m *machine) awaitExpiry(now time.Duration, e *elec) time.Duration {
-	if now < e.expiresAt {
-		return e.expiresAt
-	}
-	m.enqueue(callRelease, e)
-	return never
+	return m.callAt(now, e.expiresAt, callRelease, e)
 }
 
 // awaitDeadline releases a lease that was lost when the deadline has passed.
@@ -154,19 +155,11 @@ func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
 
-// readIfDue queues a reading of e if it is due, and returns when to advance again.
-func (m *machine) readIfDue(now time.Duration, e *elec) time.Duration {
-	if now >= e.readAt {
-		m.enqueue(callObserve, e)
-		return never
-	}
-	return e.readAt
-}
-
 // isCandidate reports whether this process campaigns for e and nothing forbids it. An election that
 // has moved to another store has no candidates here.
 func (m *machine) isCandidate(e *elec) bool {
-	return e.observed.MovedTo == "" && e.mode != modeNone && !e.paused && !e.leaving && m.healthKnown && !m.unhealthy && !m.closing
+	wants := e.mode != modeNone && !e.paused && !e.leaving
+	return wants && e.observed.MovedTo == "" && m.healthKnown && !m.unhealthy
 }
 
 // bidAt returns when e may bid; never if something must change first.
@@ -178,7 +171,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	if l.ObserveFor < 0 { // backend.ExpiresInStore
 		return never
 	}
-	free := e.unchangedSince + l.ObserveFor // also of a lease of this process, if a failover may have lost a later grant
+	free := e.unchangedSince + l.ObserveFor // of our lease, too: a failover may have lost a later grant
 	if e.mode != modeTry && l.Request.Nonce != m.me.Nonce {
 		free += e.turn
 	}
@@ -229,7 +222,7 @@ func awaitsNominee(l *backend.Lease) bool {
 
 // bidGranted handles the grant of a bid that was sent at sent and asked for a term above minTerm.
 // This grant, or a later one of another process, may have been observed before its answer came.
-func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minTerm uint64, sent time.Duration) {
+func (m *machine) bidGranted(now, sent time.Duration, e *elec, a *backend.Answer, minTerm uint64) {
 	fresh := a.Term > minTerm && a.Term >= e.highestTerm
 	e.term, e.end, e.lastErr = a.Term, backend.Failed, nil
 	e.highestTerm = max(e.highestTerm, a.Term)
@@ -257,7 +250,7 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		}
 		m.emit(action{kind: doLead, e: e, term: e.term, until: e.trustedUntil})
 		m.report(Elected, e, &m.me, e.term, reason, nil)
-	default: // the answer came too late, or the store's session ends soon: nobody has led, so nobody has failed
+	default: // the answer came too late, or the store's session ends soon: nobody has led, or failed
 		m.on(e, wonUnusable)
 		e.end = backend.Released
 		m.retryLater(now, e, nil)
@@ -278,11 +271,7 @@ func (m *machine) renewIfDue(now time.Duration, e *elec) time.Duration {
 	if e.leaseCallUnderWay {
 		return never
 	}
-	if now >= e.renewAt {
-		m.enqueue(callRenew, e)
-		return never
-	}
-	return e.renewAt
+	return m.callAt(now, e.renewAt, callRenew, e)
 }
 
 // nextGridTick returns the first tick of the renewal grid after t. All leases share the grid, so
@@ -296,7 +285,7 @@ func (m *machine) nextGridTick(t time.Duration) time.Duration {
 }
 
 // renewalAnswered handles the answer to a renewal of term that was sent at sent.
-func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration) {
+func (m *machine) renewalAnswered(now, sent time.Duration, e *elec, a *backend.Answer, term uint64) {
 	if !e.phase.held() || e.term != term {
 		return
 	}
@@ -321,7 +310,8 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 		}
 	case backend.Refused:
 		m.denialOver(e, callRenew)
-		if req := &a.Request; req.Kind == backend.Depose && req.Term == e.term && a.Holder.Nonce == m.me.Nonce {
+		asked := a.Request.Kind == backend.Depose && a.Request.Term == e.term
+		if asked && a.Holder.Nonce == m.me.Nonce {
 			m.depose(now, e)
 		} else {
 			m.lose(now, e, ReasonRefused, a.Err)
@@ -330,7 +320,7 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 		m.reportDenied(e, callRenew, a.Err)
 		e.lastErr = a.Err
 		e.failures++
-		wait := min(m.backoff(int(e.failures)), (e.trustedUntil-now)/4) // several attempts before the deadline
+		wait := min(m.backoff(int(e.failures)), (e.trustedUntil-now)/4) // several before the deadline
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }
@@ -343,9 +333,7 @@ func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 		return
 	}
 	m.endLeadership(now, e, lost, reason, err)
-	if m.FailoverDelay > 0 {
-		e.noBidBefore = max(e.noBidBefore, now+m.FailoverDelay)
-	}
+	e.noBidBefore = max(e.noBidBefore, now+m.FailoverDelay)
 }
 
 // stepDown ends e's leadership, if there is one, in order: Leading is false, the function's context is

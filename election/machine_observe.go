@@ -14,8 +14,8 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	if m.mayBeOurs(now, e) {
 		return // the answer to a bid came first
 	}
-	if l != nil { // limit forged durations
-		l.TTL, l.Renew, l.ObserveFor = min(l.TTL, maxDuration), min(l.Renew, maxDuration), min(l.ObserveFor, maxDuration)
+	if l != nil {
+		m.makeHarmless(e, l)
 	}
 	if l != nil && l.Term < e.highestTerm && sent <= e.confirmedAt {
 		return // an answer that is as new, or newer, has overtaken this one
@@ -43,7 +43,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	m.reportObserved(e, sent)
 
 	switch {
-	case e.observed.Holder.Nonce == m.me.Nonce && e.observed.ObserveFor == 0 && e.phase == phaseFollowing && !e.leaseCallUnderWay:
+	case e.idle() && e.observed.Holder.Nonce == m.me.Nonce && e.observed.ObserveFor == 0:
 		m.on(e, foundOurs) // advance then bids or releases
 	case m.nominated(e):
 		m.enqueue(callRequest, e)
@@ -95,16 +95,21 @@ func (m *machine) observeChanged(now time.Duration, e *elec, l *backend.Lease) {
 // the holder has stepped down.
 func (m *machine) nominated(e *elec) bool {
 	req := &e.observed.Request
-	return req.Kind == backend.Nominate && req.Term == e.observed.Term && req.ID == m.me.ID && m.isCandidate(e) && e.mode != modeTry
+	named := req.Kind == backend.Nominate && req.Term == e.observed.Term && req.ID == m.me.ID
+	return named && m.isCandidate(e) && e.mode != modeTry
 }
 
-// setObserved stores an observation. It makes text from the store harmless, unless it is unchanged since the
-// last one.
-func (m *machine) setObserved(e *elec, l *backend.Lease) {
-	seen := e.observed
-	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
+// makeHarmless cleans what the store says of a lease, unless it says nothing else than the last time.
+func (m *machine) makeHarmless(e *elec, l *backend.Lease) {
+	seen := *e.observed
+	seen.Term, seen.Version, seen.Age = l.Term, l.Version, l.Age
+	if *l != seen {
 		*l = clean.Lease(*l)
 	}
+}
+
+// setObserved stores an observation.
+func (m *machine) setObserved(e *elec, l *backend.Lease) {
 	if !e.hasObserved {
 		e.hasObserved, e.observed = true, new(backend.Lease)
 	}
@@ -120,29 +125,25 @@ func (m *machine) reportObserved(e *elec, sent time.Duration) {
 	case l.Holder.Nonce == m.me.Nonce:
 		// The record names this process, which does not lead.
 		m.report(Vacant, e, nil, l.Term, ReasonExpired, nil)
-	case !l.Vacant() && l.ObserveFor == 0 && m.store.Expiry == backend.ByKernel: // it is free, since the holder has ended
+	case !l.Vacant() && l.ObserveFor == 0 && m.store.Expiry == backend.ByKernel: // the holder has ended
 		m.report(Vacant, e, nil, l.Term, ReasonFailed, nil)
 	case !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 && sent >= e.unchangedSince+max(l.TTL, l.ObserveFor):
 		m.report(Vacant, e, nil, l.Term, ReasonExpired, nil)
 	case !l.Vacant():
 		m.report(Elected, e, &l.Holder, l.Term, ReasonElected, nil)
 	case l.MovedTo != "":
-		m.report(Vacant, e, nil, l.Term, ReasonMoved, fmt.Errorf("election %q has moved to %s", e.name, l.MovedTo))
+		moved := fmt.Errorf("election %q has moved to %s", e.name, l.MovedTo)
+		m.report(Vacant, e, nil, l.Term, ReasonMoved, moved)
 	default:
 		m.report(Vacant, e, nil, l.Term, endReason(l.End), nil)
 	}
 }
 
+// endReason returns why nobody leads. These reasons have the texts of the ends.
 func endReason(end backend.End) Reason {
-	switch end {
-	case backend.Released:
-		return ReasonReleased
-	case backend.Failed:
-		return ReasonFailed
-	case backend.Deposed:
-		return ReasonDeposed
-	case backend.Forgotten:
-		return ReasonForgotten
+	switch r := Reason(end); r {
+	case ReasonReleased, ReasonFailed, ReasonDeposed, ReasonForgotten:
+		return r
 	}
 	return ReasonVacant
 }
@@ -153,7 +154,8 @@ func (m *machine) checkSameID(e *elec, alive bool) {
 	other := e.observed.Holder
 	same := other.ID == m.me.ID && other.Nonce != m.me.Nonce
 	if same && alive && !e.sameIDReported {
-		m.reportNotice(e, ReasonSameID, fmt.Errorf("another live process, with the address %q, has the id %q as well: give each its own", other.Address, other.ID))
+		const text = "another live process, with the address %q, has the id %q as well: give each its own"
+		m.reportNotice(e, ReasonSameID, fmt.Errorf(text, other.Address, other.ID))
 	}
 	e.sameIDReported = same && (e.sameIDReported || alive)
 }

@@ -34,7 +34,7 @@ func (m *machine) noteOutage(now time.Duration, r *reply) {
 		return a.Outcome == backend.Unknown && backend.Class(a.Err) == backend.ErrDenied
 	})
 	switch {
-	case c.kind == callHealth || c.cancelled || c.kind == callListen && backend.Class(r.err) != backend.ErrDenied:
+	case c.kind == callHealth, c.cancelled, c.kind == callListen && backend.Class(r.err) != backend.ErrDenied:
 	case !answered:
 		m.noteFailure(now, c, r.err)
 	case denied >= 0:
@@ -56,7 +56,8 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 	f.last = now
 	a := action{kind: doLogOutage, reason: ReasonUnreachable, since: f.since, err: err}
 	switch class := backend.Class(err); {
-	case class == backend.ErrUnavailable && (o.told || now-f.since < m.RenewEvery), class == backend.ErrInvalid && c.kind == callAcquire:
+	case class == backend.ErrUnavailable && (o.told || now-f.since < m.RenewEvery),
+		class == backend.ErrInvalid && c.kind == callAcquire:
 		return
 	case class != backend.ErrUnavailable:
 		f.denied = true
@@ -116,7 +117,7 @@ func (m *machine) noteAnswer(now time.Duration, k callKind) {
 		return
 	}
 	if m.outage.told {
-		m.emit(action{kind: doLogOutageOver, since: m.outage.since})
+		m.emit(action{kind: doLogOver, text: "calls to the store succeed again", since: m.outage.since})
 	}
 	m.outage.told, m.outage.denied = false, false
 }
@@ -166,7 +167,7 @@ func (m *machine) endDoubt(now time.Duration) {
 		return
 	}
 	if m.doubt.told {
-		m.emit(action{kind: doLogDoubtOver, since: m.doubt.since})
+		m.emit(action{kind: doLogOver, text: "elections can be won again", since: m.doubt.since})
 	}
 	m.doubt = doubt{}
 }

@@ -90,18 +90,13 @@ func (m *machine) on(e *elec, t trigger) {
 }
 
 // bids reports whether this process may bid.
-func (p phase) bids() bool {
-	return p == phaseFollowing || p == phasePending
-}
+func (p phase) bids() bool { return p == phaseFollowing || p == phasePending }
 
 // held reports whether a bid was granted, and the store may still have the lease.
-func (p phase) held() bool {
-	switch p {
-	case phaseLeading, phaseSteppingDown, phaseDeposed, phaseLost, phaseStuck, phaseAwaitingDeadline, phaseReleasing:
-		return true
-	}
-	return false
-}
+func (p phase) held() bool { return !p.bids() && p != phaseAbandoned }
+
+// idle reports whether the store has nothing of this process, and no call can change that.
+func (e *elec) idle() bool { return e.phase == phaseFollowing && !e.leaseCallUnderWay }
 
 // draining reports whether the leadership is over and its function has not returned.
 func (p phase) draining() bool {
@@ -113,17 +108,11 @@ func (p phase) draining() bool {
 }
 
 // renewed reports whether this process renews the lease.
-func (p phase) renewed() bool {
-	return p == phaseLeading || p == phaseSteppingDown
-}
+func (p phase) renewed() bool { return p == phaseLeading || p == phaseSteppingDown }
 
 // orderly reports whether the lease was not lost: this process leads, or steps down in order.
 func (p phase) orderly() bool {
-	switch p {
-	case phaseLeading, phaseSteppingDown, phaseDeposed, phaseReleasing:
-		return true
-	}
-	return false
+	return p.renewed() || p == phaseDeposed || p == phaseReleasing
 }
 
 // work is what runs while this process leads.

@@ -96,7 +96,7 @@ func (m *machine) acquireReplied(now time.Duration, r reply) {
 	for i, e := range r.call.elecs {
 		a := answer(r, i)
 		e.leaseCallUnderWay = false
-		m.bidAnswered(now, e, &a, &r.call.bids[i], r.call.sent)
+		m.bidAnswered(now, r.call.sent, e, &a, &r.call.bids[i])
 		m.advance(now, e)
 	}
 }
@@ -108,7 +108,7 @@ func (m *machine) renewReplied(now time.Duration, r reply) {
 	for i, e := range r.call.elecs {
 		a := answer(r, i)
 		e.leaseCallUnderWay = false
-		m.renewalAnswered(now, e, &a, r.call.held[i].Term, r.call.sent)
+		m.renewalAnswered(now, r.call.sent, e, &a, r.call.held[i].Term)
 		m.advance(now, e)
 	}
 }
@@ -172,8 +172,8 @@ func (m *machine) observeReplied(now time.Duration, r reply) {
 		m.denialOver(e, callObserve)
 		l := byName[e.name]
 		changed = changed || l != nil && l.Differs(c.leases[i])
-		if l != nil || c.leases[i].Version == e.observed.Version { // otherwise the observation changed during this call
-			m.observe(now, e, l, c.sent)
+		if l != nil || c.leases[i].Version == e.observed.Version {
+			m.observe(now, e, l, c.sent) // otherwise the observation changed during this call
 		}
 		if e.readAt == never {
 			m.nextRead(now, e)
@@ -215,7 +215,7 @@ func (m *machine) callFailed(now time.Duration, k callKind, err error) {
 	denied := backend.Class(err) != backend.ErrUnavailable // an operator must act
 	switch {
 	case denied && k == callObserve:
-		wait = max(wait, m.jitter(m.RenewEvery)) // no slower than usual: an observation may have to begin when the error ends
+		wait = max(wait, m.jitter(m.RenewEvery)) // as usual: an observation may have to begin when it ends
 	case denied:
 		wait = max(wait, m.jitter(m.TTL))
 	}

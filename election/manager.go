@@ -28,15 +28,15 @@ type Manager struct {
 	log     *slog.Logger
 	clock   *clock
 
-	inputs     chan func(now time.Duration) input // the loop runs each function, and steps the machine with a non-nil result
-	ended      chan struct{}                      // closed when the loop has ended: after Close, when all elections have left
+	inputs     chan func(now time.Duration) input // the loop runs each, and steps the machine with its result
+	ended      chan struct{}                      // closed when the loop has ended, some time after Close
 	stop       context.CancelFunc
 	ctx        context.Context // parent of the contexts of calls and leaderships
 	calls      sync.WaitGroup
 	goroutines sync.WaitGroup // watchers, lead functions, and the log writer
 	callers    sync.Map       // goroutine → the *Election whose lead function it runs, or nil for a callback
 
-	unprepared chan struct{} // has one item, which whoever prepares the store takes; closed when it is prepared
+	unprepared chan struct{} // has an item that whoever prepares the store takes; closed when it is prepared
 
 	mu        sync.Mutex
 	elections map[string]*Election // nil after Close
@@ -52,7 +52,7 @@ type Manager struct {
 	unreleased    []string      // elections whose leases expired before their release was confirmed
 	unreleasedErr error         // why the first was not released
 	lines         []line        // to be logged at the end of this step
-	releasedAt    time.Duration // when a leadership was last released; 0: never
+	releasedAt    time.Duration // when a lease was last released; 0: never
 }
 
 // New starts a manager on b. The manager owns b from now on: Close closes it. New makes no call
@@ -60,7 +60,7 @@ type Manager struct {
 // options contradict each other or the store ([*OptionError]).
 func New(b backend.Backend, options Options) (*Manager, error) {
 	if b == nil {
-		return nil, fmt.Errorf("election: %w: the backend is nil: check the error of the call that should have opened it", backend.ErrInvalid)
+		return nil, fmt.Errorf("election: %w: no backend: check the error of its Open", backend.ErrInvalid)
 	}
 	g := b.Guarantees()
 	o, err := options.Complete(g)
@@ -76,7 +76,7 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 	}
 	m := &Manager{
 		backend: b, name: g.Name, opts: o, clock: newClock(),
-		me:         backend.Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
+		me:         Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
 		inputs:     make(chan func(time.Duration) input),
 		unprepared: make(chan struct{}, 1),
 		ended:      make(chan struct{}),
@@ -87,7 +87,8 @@ func New(b backend.Backend, options Options) (*Manager, error) {
 	if log == nil {
 		log, least = slog.Default(), slog.LevelWarn
 	}
-	m.log = slog.New(&logQueue{Handler: log.With("candidate", o.ID).Handler(), least: least, start: m.goroutines.Go})
+	handler := log.With("candidate", o.ID).Handler()
+	m.log = slog.New(&logQueue{Handler: handler, least: least, start: m.goroutines.Go})
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.counters = newCounters(o.TTL)
 	m.machine = newMachine(o, g, m.me, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), m.clock.now())
@@ -119,9 +120,8 @@ func (m *Manager) loop() {
 			return
 		}
 		now := m.clock.now()
-		if ahead := time.Duration(m.clock.ahead.Load()); ahead > m.ahead {
-			by := ahead - m.ahead
-			m.ahead = ahead
+		if by := time.Duration(m.clock.ahead.Load()) - m.ahead; by > 0 {
+			m.ahead += by
 			m.step(now, clockJumped{by})
 		}
 		m.step(now, in)
@@ -143,10 +143,10 @@ func (m *Manager) step(now time.Duration, in input) {
 
 // resolveReleased answers those who wait for a release that has happened.
 func (m *Manager) resolveReleased() {
-	for _, e := range m.waiting {
-		e.resolveReleased()
-	}
-	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.awaitsRelease() })
+	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool {
+		e.resolveIf(func(w *waiter) bool { return w.over != nil && w.over() }, nil)
+		return !slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.over != nil })
+	})
 }
 
 // send has the loop run f. It returns false if the manager has ended.
@@ -203,26 +203,19 @@ func (m *Manager) do(a action) {
 		}
 	case doLogOutage:
 		m.logOutage(a)
-	case doLogOutageOver:
-		m.log.Warn("calls to the store succeed again", "backend", m.name, "after", m.sinceRounded(a.since))
+	case doLogOver:
+		m.log.Warn(a.text, "backend", m.name, "after", (m.now - a.since).Round(time.Millisecond))
 	case doLogDoubt:
 		m.logDoubt()
-	case doLogDoubtOver:
-		m.log.Warn("elections can be won again", "backend", m.name, "after", m.sinceRounded(a.since))
 	case doLogBid:
 		m.logBid(a)
 	case doTryEnded:
-		if a.err == nil {
-			a.err = ErrNotElected
-		}
-		e.resolve(untilElected, a.err)
+		e.resolve(cmp.Or(a.err, ErrNotElected), untilElected)
 	case doExpired:
 		m.expired(e, a.err)
 	case doRemoved:
 		m.mu.Lock()
-		if m.elections[a.e.name] == e {
-			delete(m.elections, a.e.name)
-		}
+		delete(m.elections, a.e.name)
 		m.mu.Unlock()
 		e.ended() // after the deletion, so that a waiter can join again
 	}
@@ -232,72 +225,13 @@ func (m *Manager) do(a action) {
 // was told.
 func (m *Manager) expired(e *Election, obstacle error) {
 	err := notReleased(obstacle, e.elec.name)
-	told := e.resolve(untilReleased, err) + e.resolve(untilLeft, err)
-	if told > 0 {
+	if e.resolve(err, untilReleased, untilLeft) > 0 {
 		e.expiryReported = true
 	}
 	if m.machine.closing && !e.expiryReported {
 		m.unreleased = append(m.unreleased, e.elec.name)
 		m.unreleasedErr = cmp.Or(m.unreleasedErr, obstacle)
 	}
-}
-
-// callContext returns the context of a call. Listen has no deadline: the machine cancels it.
-func (m *Manager) callContext(c *call) (ctx context.Context, cancel context.CancelFunc) {
-	if c.timeout > 0 {
-		return context.WithTimeout(m.ctx, c.timeout)
-	}
-	ctx, m.unlisten = context.WithCancel(m.ctx)
-	return ctx, m.unlisten
-}
-
-// callBackend makes one call of the store.
-func (m *Manager) callBackend(ctx context.Context, c *call, r *reply) {
-	switch c.kind {
-	case callAcquire:
-		m.opts.Guard.Bidding(c.bids)
-		r.answers, r.err = m.backend.Acquire(ctx, c.bids)
-		m.opts.Guard.Answered(c.bids, r.answers)
-	case callRenew:
-		r.answers, r.err = m.backend.Renew(ctx, c.held)
-	case callRelease:
-		if r.err = m.backend.Release(ctx, c.held); r.err == nil {
-			m.opts.Guard.Released(c.held)
-		}
-	case callObserve:
-		r.changed, r.err = m.backend.Observe(ctx, c.leases)
-	case callRequest:
-		r.err = m.backend.Request(ctx, c.requests)
-	case callAnnounce:
-		r.err = m.announce(ctx, c.names)
-	case callMembers:
-		r.members, r.err = m.Members(ctx)
-	}
-}
-
-// call makes one call of the store, or of the health check, and sends its reply to the loop.
-func (m *Manager) call(ctx context.Context, c *call) {
-	r, began := reply{call: c}, m.clock.now()
-	switch c.kind {
-	case callHealth:
-		if r.err = m.opts.Health(ctx); r.err == nil {
-			r.err = ctx.Err() // a check that is too slow has failed
-		}
-	case callListen: // after a reading: it is prepared
-		r.err = m.backend.Listen(ctx, c.leases)
-	default:
-		if r.err = m.prepare(ctx); r.err == nil {
-			m.callBackend(ctx, c, &r)
-		}
-	}
-	took := m.clock.now() - began
-	m.send(func(now time.Duration) input {
-		m.counters.countCall(&r, took)
-		if c.kind == callRelease && r.err == nil && slices.ContainsFunc(c.held, func(h backend.Held) bool { return h.Term != 0 }) {
-			m.releasedAt = now
-		}
-		return r
-	})
 }
 
 // Join makes the manager take part in an election. It is an observer until Lead, Run, Campaign or
@@ -355,10 +289,6 @@ func (m *Manager) Pause() { m.send(func(time.Duration) input { return pause{nil,
 // Resume ends a Pause for all elections, whether Manager.Pause or Election.Pause began it.
 func (m *Manager) Resume() { m.send(func(time.Duration) input { return pause{nil, false} }) }
 
-func (m *Manager) announce(ctx context.Context, elections string) error {
-	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL, Elections: elections})
-}
-
 // Close steps down from everything in order, waits for the lead functions, releases the leases,
 // and ends the manager. If the store is unreachable, Close waits no longer than the leases last,
 // and returns [ErrNotReleased].
@@ -386,7 +316,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	select {
 	case <-m.ended:
 	case <-ctx.Done():
-		err = fmt.Errorf("election: close: %w; these leases were not released and expire within %v: %s", context.Cause(ctx), m.opts.TTL, someNames(m.abandon()))
+		const text = "election: close: %w; these leases were not released and expire within %v: %s"
+		err = fmt.Errorf(text, context.Cause(ctx), m.opts.TTL, someNames(m.abandon()))
 	}
 	m.stop()
 	<-m.ended

@@ -138,7 +138,7 @@ type OptionError struct {
 
 // Error returns the value, what is allowed and the reason, with the names of the fields.
 func (e *OptionError) Error() string {
-	return fmt.Sprintf("%v: option %s", backend.ErrInvalid, e.Text(func(option string) string { return option }))
+	return fmt.Sprintf("%v: option %s", backend.ErrInvalid, e.Text(func(name string) string { return name }))
 }
 
 // Unwrap returns backend.ErrInvalid.
@@ -166,11 +166,9 @@ func short(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 // store's limits. The error is an [*OptionError].
 func (o Options) Complete(g backend.Guarantees) (Options, error) {
 	if o.ID == "" {
-		host, err := os.Hostname()
-		if err != nil || host == "" {
-			host = "unknown-host"
-		}
-		o.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce().Short())
+		host, _ := os.Hostname()
+		host = clean.Text(cmp.Or(host, "unknown-host"), 200, false)
+		o.ID = fmt.Sprintf("%s:%d-%s", host, os.Getpid(), backend.NewNonce().Short())
 	}
 	o.TTL = cmp.Or(o.TTL, DefaultTTL)
 	o.RenewEvery = cmp.Or(o.RenewEvery, o.TTL/3)
@@ -190,8 +188,9 @@ func (o *Options) checkDurations() *OptionError {
 		name     string
 		v, least time.Duration
 	}{
-		{"TTL", o.TTL, 1}, {"RenewEvery", o.RenewEvery, 1}, {"CallTimeout", o.CallTimeout, 1}, {"ClockMargin", o.ClockMargin, 0},
-		{"FailoverDelay", o.FailoverDelay, 0}, {"IncumbentGrace", o.IncumbentGrace, 0}, {"Reclaim", o.Reclaim, 0}, {"StepDownTimeout", o.StepDownTimeout, 1},
+		{"TTL", o.TTL, 1}, {"RenewEvery", o.RenewEvery, 1}, {"CallTimeout", o.CallTimeout, 1},
+		{"ClockMargin", o.ClockMargin, 0}, {"FailoverDelay", o.FailoverDelay, 0}, {"Reclaim", o.Reclaim, 0},
+		{"IncumbentGrace", o.IncumbentGrace, 0}, {"StepDownTimeout", o.StepDownTimeout, 1},
 	} {
 		switch most := maxDuration / 20; {
 		case d.v < d.least:
@@ -214,25 +213,30 @@ func (o *Options) checkNumbers(g backend.Guarantees) *OptionError {
 	case o.ClockMargin < o.TTL/20:
 		return &OptionError{"ClockMargin", o.ClockMargin, "at least", o.TTL / 20, "a twentieth of TTL"}
 	case sum >= o.TTL:
-		return &OptionError{"TTL", o.TTL, "more than", sum,
-			fmt.Sprintf("RenewEvery + CallTimeout + ClockMargin = %v + %v + %v", short(o.RenewEvery), short(o.CallTimeout), short(o.ClockMargin))}
+		v := fmt.Sprintf("%v + %v + %v", short(o.RenewEvery), short(o.CallTimeout), short(o.ClockMargin))
+		return &OptionError{"TTL", o.TTL, "more than", sum, "RenewEvery + CallTimeout + ClockMargin = " + v}
 	case o.Reclaim > 0 && o.Reclaim < o.TTL:
 		return &OptionError{"Reclaim", o.Reclaim, "at least", o.TTL, "TTL, or 0 for never"}
 	case o.Priority < 0 || o.Priority > maxPriority:
-		return &OptionError{Option: "Priority", Value: o.Priority, Reason: fmt.Sprintf("is %d, must be 0 to %d", o.Priority, maxPriority)}
+		reason := fmt.Sprintf("is %d, must be 0 to %d", o.Priority, maxPriority)
+		return &OptionError{Option: "Priority", Value: o.Priority, Reason: reason}
 	}
 	return nil
 }
 
 // checkText checks the texts that the store shows to others.
 func (o *Options) checkText() *OptionError {
-	for _, t := range []struct {
-		name, v string
-		limit   int
-	}{{"ID", o.ID, backend.MaxID}, {"Address", o.Address, backend.MaxAddress}, {"Metadata", o.Metadata, backend.MaxMetadata}} {
-		if err := backend.CheckText(t.name, t.v, t.limit, t.name == "Metadata"); err != nil {
-			return &OptionError{Option: t.name, Value: t.v, Reason: strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: %s ", backend.ErrInvalid, t.name))}
+	check := func(name, v string, limit int) *OptionError {
+		err := backend.CheckText(name, v, limit, name == "Metadata")
+		if err == nil {
+			return nil
 		}
+		_, reason, _ := strings.Cut(err.Error(), name+" ")
+		return &OptionError{Option: name, Value: v, Reason: reason}
 	}
-	return nil
+	return cmp.Or(
+		check("ID", o.ID, backend.MaxID),
+		check("Address", o.Address, backend.MaxAddress),
+		check("Metadata", o.Metadata, backend.MaxMetadata),
+	)
 }

@@ -75,7 +75,8 @@ func (m *machine) deferral(e *elec) time.Duration {
 	l, each := e.observed, m.RenewEvery+m.CallTimeout
 	gone := lastLeader(l)
 	switch {
-	case m.priorities.readAt == never, e.mode == modeTry, l.Request.Nonce == m.me.Nonce, m.IncumbentGrace > 0 && gone == m.me.ID:
+	case m.priorities.readAt == never, e.mode == modeTry, l.Request.Nonce == m.me.Nonce,
+		m.IncumbentGrace > 0 && gone == m.me.ID:
 		return 0
 	case m.priorities.of == nil:
 		return each
@@ -107,6 +108,7 @@ func (m *machine) claimDue(now time.Duration, e *elec) bool {
 func (m *machine) mayClaim(e *elec) bool {
 	l := e.observed
 	priority, known := m.priorities.of[l.Holder.Nonce]
+	lower := !l.Vacant() && known && priority < m.Priority
 	requested := l.Request.Kind != "" && l.Request.Term == l.Term
-	return m.Reclaim > 0 && !l.Vacant() && known && priority < m.Priority && !requested && m.isCandidate(e) && e.mode != modeTry
+	return m.Reclaim > 0 && lower && !requested && m.isCandidate(e) && e.mode != modeTry
 }

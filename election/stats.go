@@ -72,11 +72,12 @@ func (h *Histogram) add(d time.Duration) {
 	}
 }
 
-func newHistogram(n int, bound func(i int) time.Duration) Histogram {
-	h := Histogram{Bounds: make([]time.Duration, n), Counts: make([]uint64, n)}
-	for i := range h.Bounds {
-		h.Bounds[i] = bound(i)
+// newHistogram returns a histogram with 15 bounds.
+func newHistogram(bound func(i int) time.Duration) (h Histogram) {
+	for i := range 15 {
+		h.Bounds = append(h.Bounds, bound(i))
 	}
+	h.Counts = make([]uint64, len(h.Bounds))
 	return h
 }
 
@@ -94,7 +95,8 @@ type counters struct {
 
 var callNames = [callKinds]string{
 	callRenew: "renew", callRelease: "release", callAcquire: "acquire", callObserve: "observe",
-	callRequest: "request", callAnnounce: "announce", callMembers: "members", callHealth: "health", callListen: "listen",
+	callRequest: "request", callAnnounce: "announce", callMembers: "members", callHealth: "health",
+	callListen: "listen",
 }
 
 // newCounters has bounds for calls from 1 ms to 16 s, each twice the one before, and bounds for
@@ -104,8 +106,10 @@ func newCounters(ttl time.Duration) (c counters) {
 	for _, r := range []Reason{ReasonElected, ReasonNominated} {
 		c.changes[Change{Kind: Elected, Reason: r, Own: true}] = 0
 	}
-	for _, r := range []Reason{ReasonUnreachable, ReasonDenied, ReasonRefused, ReasonDeadline, ReasonDeposed, ReasonResigned,
-		ReasonNominated, ReasonHealth, ReasonPaused, ReasonReturned, ReasonLeft} {
+	for _, r := range []Reason{
+		ReasonUnreachable, ReasonDenied, ReasonRefused, ReasonDeadline, ReasonDeposed, ReasonResigned,
+		ReasonNominated, ReasonHealth, ReasonPaused, ReasonReturned, ReasonLeft,
+	} {
 		c.changes[Change{Kind: Vacant, Reason: r, Own: true}] = 0
 	}
 	for _, r := range []Reason{ReasonSameID, ReasonWentBack, ReasonStuck, ReasonDenied, ReasonInvalid} {
@@ -113,9 +117,10 @@ func newCounters(ttl time.Duration) (c counters) {
 		c.changes[Change{Kind: Notice, Reason: r}] = 0
 	}
 	for k := range c.calls {
-		c.calls[k] = CallStats{Kind: callNames[k], Took: newHistogram(15, func(i int) time.Duration { return time.Millisecond << i })}
+		took := newHistogram(func(i int) time.Duration { return time.Millisecond << i })
+		c.calls[k] = CallStats{Kind: callNames[k], Took: took}
 	}
-	c.remaining = newHistogram(15, func(i int) time.Duration { return ttl * time.Duration(i+1) / 16 })
+	c.remaining = newHistogram(func(i int) time.Duration { return ttl * time.Duration(i+1) / 16 })
 	return c
 }
 
@@ -169,24 +174,20 @@ func (m *Manager) stats() Stats {
 		s.Changes = append(s.Changes, c)
 	}
 	slices.SortFunc(s.Changes, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason), boolInt(a.Own)-boolInt(b.Own))
+		byKind, byReason := cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason)
+		return cmp.Or(byKind, byReason, boolInt(a.Own)-boolInt(b.Own))
 	})
-	for _, w := range m.watchers {
-		s.addWatcher(w)
-	}
+	watchers := slices.Clone(m.watchers)
 	for _, e := range m.machine.elections {
-		for _, w := range e.shell.watchers {
-			s.addWatcher(w)
-		}
+		watchers = append(watchers, e.shell.watchers...)
+	}
+	s.Watchers = len(watchers)
+	for _, w := range watchers {
+		w.mu.Lock()
+		s.Waiting += w.queue.Len()
+		w.mu.Unlock()
 	}
 	return s
-}
-
-func (s *Stats) addWatcher(w *watcher) {
-	s.Watchers++
-	w.mu.Lock()
-	s.Waiting += w.queue.Len()
-	w.mu.Unlock()
 }
 
 func boolInt(b bool) int {

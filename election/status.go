@@ -31,11 +31,11 @@ type Status struct {
 
 // An ElectionStatus is a snapshot of one election, as the manager knows it.
 type ElectionStatus struct {
-	Event                       // the state, as Election.Current returns it; Time is when this process learned of it
+	Event                       // the state, as Election.Current returns it
 	Campaigning bool            // this process campaigns, by Lead, Run, Campaign or Try
 	Paused      bool            // by either Pause
 	Stuck       bool            // the lead function ignores its cancelled context
-	Request     backend.Request // the request beside the lease, as last read; zero for a lease of this process
+	Request     backend.Request // beside the lease, as last read; zero for a lease of this process
 
 	// Remaining is the time until the lease ends if it is not renewed again. For the leader it ends
 	// when the leader stops trusting it, for others when they could take it. Negative if that
@@ -46,7 +46,8 @@ type ElectionStatus struct {
 // Status returns the manager's status. It makes no call of the store. It waits for the manager's
 // loop, which needs about a microsecond for each election.
 func (m *Manager) Status() Status {
-	s := Status{ID: m.me.ID, Backend: m.name, Location: clean.Where(m.backend), TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
+	s := Status{ID: m.me.ID, Backend: m.name, Location: clean.Where(m.backend), Closed: true}
+	s.TTL, s.RenewEvery, s.Observer = m.opts.TTL, m.opts.RenewEvery, m.opts.Observer
 	m.ask(func(now time.Duration) (input, error) {
 		x := m.machine
 		s.Paused, s.Unhealthy, s.Closed = x.paused, x.unhealthy, x.closing

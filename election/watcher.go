@@ -35,7 +35,9 @@ type queued struct {
 func (q *queued) isNotice() bool { return q.Kind == Notice }
 
 func newWatcher(log *slog.Logger) *watcher {
-	return &watcher{log: log, queue: list.New(), waiting: make(map[string][]*queued), wake: make(chan struct{}, 1)}
+	w := &watcher{log: log, queue: list.New(), wake: make(chan struct{}, 1)}
+	w.waiting = make(map[string][]*queued)
+	return w
 }
 
 // add queues an event. own says that it is about a leadership of this manager. before is the
@@ -57,7 +59,7 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 	if len(w.waiting[q.Election]) > maxWaiting {
 		w.coalesce(q.Election)
 	}
-	w.wakeUp()
+	signal(w.wake)
 }
 
 // replaceState removes the last waiting state if neither it nor q is own, so that q takes its place. It
@@ -73,14 +75,17 @@ func (w *watcher) replaceState(q *queued) (known bool) {
 	}
 	w.remove(last)
 	q.Previous, q.Coalesced, q.before = last.Previous, last.Coalesced, last.before
-	return q.Coalesced == 0 && q.before != nil && q.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(q.before.reason)
+	return q.Coalesced == 0 && q.before != nil && q.before.is(q.Kind, &q.Leader, q.Term) &&
+		!q.Reason.newsAfter(q.before.reason)
 }
 
 // replaceNotice removes the waiting notice for the same reason as q, if there is one.
 func (w *watcher) replaceNotice(q *queued) {
-	waiting := w.waiting[q.Election]
-	if i := slices.IndexFunc(waiting, func(x *queued) bool { return x.isNotice() && x.Reason == q.Reason }); i >= 0 {
-		w.remove(waiting[i])
+	for _, x := range w.waiting[q.Election] {
+		if x.isNotice() && x.Reason == q.Reason {
+			w.remove(x)
+			return
+		}
 	}
 }
 
@@ -164,12 +169,5 @@ func (w *watcher) stop(now bool) {
 	defer w.mu.Unlock()
 	w.closing = true
 	w.stopped = w.stopped || now
-	w.wakeUp()
-}
-
-func (w *watcher) wakeUp() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	signal(w.wake)
 }
