@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// A clock measures the time since it was made. All decisions use it and no other clock. It adds the
-// time for which the machine was suspended to the monotonic time, because Go's monotonic clock
-// stands still meanwhile on Linux (golang.org/issue/24595), and the boot-time clock does not.
-// Reading the boot-time clock is a system call. So it is read only if the difference between the
-// wall clock and the monotonic clock, both from one time.Now, has changed by more than a
-// millisecond since the last check.
+// A clock measures the time since it was made. All decisions use it and no other clock. It adds the time for
+// which the machine was suspended to the monotonic time, because Go's monotonic clock stands still meanwhile
+// on Linux (golang.org/issue/24595), and the boot-time clock does not. Reading that one is a system call. So
+// it is read only if the difference between the wall clock and the monotonic clock, both from one time.Now,
+// has changed by more than a millisecond since the last check.
 type clock struct {
 	base      time.Time
 	boot      time.Duration // boot-time clock at base, or a moment before

@@ -29,14 +29,14 @@ type Election struct {
 	expiryReported bool // a waiter has got ErrNotReleased for the latest leadership
 }
 
-// A LeadFunc runs while this process leads. Its context is cancelled when the leadership ends;
-// context.Cause then returns an [*EndError]. The function must return soon after: until it has
-// returned, the lease is not released. A function that returns while the process leads gives
-// up the leadership. Its error is then in the event (Event.Err) and in the log.
+// A LeadFunc runs while this process leads. Its context is cancelled when the leadership ends; context.Cause
+// then returns an [*EndError]. The lease is not released until the function has returned. A function that
+// returns while the process leads gives up the leadership; its error is then in the event (Event.Err) and in
+// the log.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
 
-// A waiter is a call that waits. Its channel gets nil when the event has happened, or an error
-// when the event will not happen.
+// A waiter is a call that waits. Its channel gets nil when the event has happened, or an error when it will
+// not happen.
 type waiter struct {
 	awaits awaited
 	over   func() bool // untilReleased: that has happened; else nil. It is called after each step
@@ -68,8 +68,7 @@ func (e *Election) Name() string { return e.elec.name }
 // process still leads when the next statement runs: send the term with every write.
 func (e *Election) Leading() bool { return e.Leadership() != nil }
 
-// Leadership returns the present leadership of this process, or nil if this process does not
-// lead. It does not block.
+// Leadership returns the present leadership of this process, or nil if it does not lead. It does not block.
 func (e *Election) Leadership() *Leadership {
 	if l := e.leadership.Load(); l != nil && l.Leading() {
 		return l
@@ -107,14 +106,13 @@ func (e *Election) Resume() {
 	e.manager.send(func(time.Duration) input { return pause{&e.elec, false} })
 }
 
-// Resign ends the present leadership in order: Leading becomes false, the function's context is
-// cancelled, the function returns, the lease is released. Resign waits for all of it: of a leadership
-// from Campaign or Try until its caller calls [Leadership.Resign], and for a function that does not
-// return also after the lease has expired. It returns [ErrNotReleased] if the work has ended and the
-// lease expired before the store confirmed the release, and ctx's error if ctx ends first; the
-// resignation then continues. After half a TTL, Lead and Run campaign again. Resign does nothing if this
-// process does not lead. Called by the election's own lead function it returns [ErrOwnCaller];
-// that function should return instead.
+// Resign ends the present leadership in order: Leading becomes false, the function's context is cancelled,
+// the function returns, the lease is released. Resign waits for all of it: of a leadership from Campaign or
+// Try until its caller calls [Leadership.Resign], and for a function that does not return also after the
+// lease has expired. It returns [ErrNotReleased] if the work has ended and the lease expired before the store
+// confirmed the release, and ctx's error if ctx ends first; the resignation then continues. After half a TTL,
+// Lead and Run campaign again. Resign does nothing if this process does not lead. The election's own lead
+// function gets [ErrOwnCaller].
 func (e *Election) Resign(ctx context.Context) error {
 	if e.calledByOwnFunction() {
 		return ErrOwnCaller
@@ -130,10 +128,10 @@ func (e *Election) Resign(ctx context.Context) error {
 	})
 }
 
-// Leave resigns, stops campaigning and leaves the election. [Manager.Join] can join it again. Leave
-// waits until the store has nothing of this process. It returns [ErrNotReleased] if the lease
-// expired first, and ctx's error if ctx ends first; leaving then continues. Called by the
-// election's own lead function it returns [ErrOwnCaller].
+// Leave resigns, stops campaigning and leaves the election. [Manager.Join] can join it again. Leave waits
+// until the store has nothing of this process. It returns [ErrNotReleased] if the lease expired first, and
+// ctx's error if ctx ends first; leaving then continues. The election's own lead function gets
+// [ErrOwnCaller].
 func (e *Election) Leave(ctx context.Context) error { return e.leave(ctx, backend.Released) }
 
 func (e *Election) leave(ctx context.Context, end backend.End) error {
@@ -146,9 +144,9 @@ func (e *Election) leave(ctx context.Context, end backend.End) error {
 	})
 }
 
-// Record reads the election's record from the store: the lease and the last leaderships. Its
-// Term is 0 if nobody has led yet. It waits for the store, CallTimeout at most. The error is the
-// store's (see backend.Class), ctx's, or [ErrClosed].
+// Record reads the election's record from the store: the lease and the last leaderships. Its Term is 0 if
+// nobody has led yet. It takes CallTimeout at most. The error is the store's (see backend.Class), ctx's, or
+// [ErrClosed].
 func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	r, err := page.Record(ctx, e.manager.callStore, e.manager.backend, e.elec.name)
 	if err != nil {
@@ -157,12 +155,11 @@ func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	return r, nil
 }
 
-// Nominate asks for the candidate with this id to lead next. The request applies to the present
-// term only. The nominee accepts it when it reads the request while it campaigns with Lead, Run
-// or Campaign; Try does not accept. Then the leader steps down in order, and for one TTL only the
-// nominee bids. Nominate returns when the request is written: two calls of the store, CallTimeout
-// at most for each. It fails with backend.ErrInvalid if nobody leads, and with backend.ErrStale
-// if the term has changed meanwhile.
+// Nominate asks for the candidate with this id to lead next, instead of the leader of the present term. The
+// nominee accepts when it reads the request while it campaigns with Lead, Run or Campaign. Then the leader
+// steps down in order, and for one TTL only the nominee bids. Nominate returns when the request is written:
+// two calls of the store, CallTimeout at most for each. It fails with backend.ErrInvalid if nobody leads, and
+// with backend.ErrStale if the term has changed meanwhile.
 func (e *Election) Nominate(ctx context.Context, id string) error {
 	if err := backend.CheckID(id); err != nil {
 		return fmt.Errorf("election: nominate: %w", err)
@@ -170,10 +167,9 @@ func (e *Election) Nominate(ctx context.Context, id string) error {
 	return e.request(ctx, backend.Nominate, id)
 }
 
-// Depose ends the present leadership against the leader's will: the store refuses the leader's
-// next renewal, and the leader steps down in order, releases the lease itself, and does not bid
-// for one TTL. So there are never two leaders. Depose returns when the request is written, with
-// the errors of [Election.Nominate].
+// Depose ends the present leadership against the leader's will: the store refuses the leader's next renewal,
+// and the leader steps down in order, releases the lease itself, and does not bid for one TTL. So there are
+// never two leaders. Depose returns when the request is written, with the errors of [Election.Nominate].
 func (e *Election) Depose(ctx context.Context) error { return e.request(ctx, backend.Depose, "") }
 
 func (e *Election) request(ctx context.Context, kind backend.RequestKind, id string) error {

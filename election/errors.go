@@ -7,8 +7,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Errors that this package returns besides those of the store (package backend). Test for them
-// with errors.Is.
+// Errors of this package, besides those of the store (package backend). Test for them with errors.Is.
 var (
 	// ErrClosed is returned after Close or Leave. It wraps backend.ErrClosed.
 	ErrClosed = fmt.Errorf("election: %w", backend.ErrClosed)
@@ -24,14 +23,13 @@ var (
 	// for the election, or leads it. It wraps backend.ErrInvalid.
 	ErrCampaigning = fmt.Errorf("election: %w: campaigning or leading already", backend.ErrInvalid)
 
-	// ErrOwnCaller is returned by Resign, Leave and Close when a lead function or a callback
-	// calls them and they would have to wait for that function: it should return instead. The
-	// call has done nothing. It wraps backend.ErrInvalid.
+	// ErrOwnCaller is returned by Resign, Leave and Close when a lead function or a callback calls them and
+	// they would have to wait for it: it should return instead. The call has done nothing. It wraps
+	// backend.ErrInvalid.
 	ErrOwnCaller = fmt.Errorf("election: %w: called by a function that it would wait for", backend.ErrInvalid)
 
-	// ErrNotReleased is returned by Close, Run, Resign and Leave: the store has not confirmed the
-	// release, and the lease has expired meanwhile. Another process can lead now, later than
-	// after a release.
+	// ErrNotReleased is returned by Close, Run, Resign and Leave: the lease has expired before the store
+	// confirmed its release. Another process can lead now, later than after a release.
 	ErrNotReleased = errors.New("election: the lease expired before its release was confirmed")
 )
 

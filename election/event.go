@@ -7,8 +7,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Candidate is a process that can lead: its id, and the address and metadata that it published.
-// Treat the fields of other candidates as untrusted text.
+// A Candidate is a process that can lead, with the address and metadata that it published. Treat the fields
+// of other candidates as untrusted text.
 type Candidate = backend.Candidate
 
 // An Event reports a change in one election to a watcher.
@@ -23,13 +23,13 @@ type Event struct {
 	Err      error     // the store's error, the lead function's error, or details of Reason; often nil
 	Time     time.Time // when this process learned of it, by its own clock
 
-	// First says that the watcher did not know the state before: it has just begun, or the
-	// store could not be read until now. The state may be old, so it should not alert anybody.
-	// [backend.Record.Since] says for how long it has lasted.
+	// First says that the watcher did not know the state before: it has just begun, or the store could not be
+	// read until now. The state may be old, so it should not alert anybody; [backend.Record.Since] says how
+	// old.
 	First bool
 
-	// Coalesced counts own leaderships that this watcher was too slow to receive: the elected
-	// and the lost event of each are replaced by this event.
+	// Coalesced counts own leaderships that this watcher was too slow to receive: this event replaces the
+	// elected and the lost event of each.
 	Coalesced int
 }
 
@@ -158,8 +158,7 @@ func (r Reason) newsAfter(before Reason) bool {
 	return r != before && (r == ReasonMoved || r == ReasonForgotten)
 }
 
-// An EndError says why a leadership ended. context.Cause returns it for the cancelled context of
-// the leadership.
+// An EndError says why a leadership ended. It is the cause of the leadership's cancelled context.
 type EndError struct {
 	Election string
 	Term     uint64

@@ -8,16 +8,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Forget retires an election that is no longer needed. The store keeps its last term, so that
-// terms still grow if the election is used again; "elect" and the status page no longer show it
-// ([backend.Record.Forgotten]). Stop its candidates first: one that still campaigns leads again
-// and so undoes Forget.
+// Forget retires an election that is no longer needed. The store keeps its last term, so that terms still
+// grow if the election is used again; "elect" and the status page no longer show it
+// ([backend.Record.Forgotten]). Stop its candidates first: one that still campaigns leads again and so undoes
+// Forget.
 //
-// Only a leader can retire an election. So this process joins, campaigns, steps down at once and
-// leaves. If the last leader failed, that takes until its lease has expired. Forget fails with
-// backend.ErrInvalid if another process leads, or if this process has joined the election and
-// does not lead; it has then changed nothing. After an error of ctx or [ErrNotReleased] the
-// election may be vacant and not forgotten: try again.
+// Only a leader can retire an election. So this process joins, campaigns, steps down at once and leaves. If
+// the last leader failed, that takes until its lease has expired. Forget fails with backend.ErrInvalid, and
+// changes nothing, if another process leads, or if this process has joined the election and does not lead.
+// After an error of ctx or [ErrNotReleased] the election may be vacant and not forgotten: try again.
 func (m *Manager) Forget(ctx context.Context, name string) (err error) {
 	defer func() {
 		if err != nil {

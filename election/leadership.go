@@ -13,9 +13,8 @@ import (
 
 // A Leadership is one leadership of this process.
 type Leadership struct {
-	// Term is the fencing token. It is greater than the term of every earlier leadership of
-	// this election. Send it with every write, and let the receiver reject a term smaller than
-	// the largest it has seen.
+	// Term is the fencing token, greater than the term of every earlier leadership of this election. Send it
+	// with every write, and let the receiver reject a term smaller than the largest it has seen.
 	Term uint64
 
 	election *Election
@@ -40,20 +39,18 @@ func (l *Leadership) Remaining() time.Duration {
 	return max(0, time.Duration(l.until.Load())-l.election.manager.clock.latest())
 }
 
-// Context returns a context that is cancelled when the leadership ends; context.Cause then
-// returns an [*EndError] with the reason. After the process was stopped, the cancellation takes
-// a moment, while Leading is right at once.
+// Context returns a context that is cancelled when the leadership ends, with an [*EndError] as its cause.
+// After the process was stopped, the cancellation takes a moment, while Leading is right at once.
 func (l *Leadership) Context() context.Context {
 	l.made.Do(func() { l.ctx, l.cancel = context.WithCancelCause(l.ctx) })
 	return l.ctx
 }
 
-// Resign ends this leadership and releases its lease. Stop all work of the leadership first. A
-// leadership from Campaign or Try must be resigned even after it was lost: until then this
-// process does not bid again. Leave and Close resign it too. Resign waits for the release; it
-// returns [ErrNotReleased] if the lease expired first, and ctx's error if ctx ends first. It does
-// nothing if the leadership is over. A lead function returns instead of calling Resign, which
-// would return [ErrOwnCaller].
+// Resign ends this leadership and releases its lease. Stop all work of the leadership first. A leadership
+// from Campaign or Try must be resigned even after it was lost: until then this process does not bid again.
+// Leave and Close resign it too. Resign waits for the release; it returns [ErrNotReleased] if the lease
+// expired first, and ctx's error if ctx ends first. It does nothing if the leadership is over. A lead
+// function gets [ErrOwnCaller]; it should return instead.
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
 	if e.calledByOwnFunction() {
@@ -68,18 +65,16 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	})
 }
 
-// Lead campaigns in the background until Leave or Close, again after every leadership. Lead does
-// not wait. fn runs in each leadership on a goroutine of its own. The function of one term has
-// returned before this process bids again.
+// Lead campaigns in the background until Leave or Close, again after every leadership. It does not wait. fn
+// runs in each leadership on a goroutine of its own. The function of one term has returned before this
+// process bids again.
 //
-// When fn returns while this process leads, the lease is released, and this process bids again
-// after RenewEvery. If fn returned an error, the event that ends the leadership has it. That wait
-// doubles with each consecutive error, up to 32 times RenewEvery; a leadership that lasted longer
-// than that resets it.
+// When fn returns while this process leads, the lease is released, and this process bids again after
+// RenewEvery. That wait doubles with each consecutive error of fn, up to 32 times RenewEvery; a leadership
+// that lasted longer than that resets it. The event that ends the leadership has the error.
 //
-// fn may be nil, for programs that call Leading before each piece of work. Then a step-down waits
-// for nothing, and work that has begun may overlap with the next leader's work: fence it with the
-// term.
+// fn may be nil, for programs that call Leading before each piece of work. Then a step-down waits for
+// nothing, and work that has begun may overlap with the next leader's work: fence it with the term.
 //
 // The error is [ErrCampaigning], [ErrClosed], or backend.ErrInvalid for an observer.
 func (e *Election) Lead(fn LeadFunc) error {
@@ -91,18 +86,16 @@ func (e *Election) Lead(fn LeadFunc) error {
 	return err
 }
 
-// Run campaigns and calls fn when this process is elected, until fn returns by itself. Then Run
-// releases the lease and returns fn's error.
+// Run campaigns and calls fn when this process is elected, until fn returns by itself. Then Run releases the
+// lease and returns fn's error.
 //
-// When the leadership ends before fn returns, fn's context is cancelled. Run waits for fn, ignores
-// its error, and campaigns again. When ctx ends, Run steps down in order, waits for fn, releases
-// the lease and returns nil.
+// When the leadership ends before fn returns, fn's context is cancelled. Run waits for fn, ignores its error,
+// and campaigns again. When ctx ends, Run steps down in order, waits for fn, releases the lease and returns
+// nil.
 //
-// Run also returns an error if it could not begin ([ErrCampaigning], [ErrClosed], or
-// backend.ErrInvalid for an observer or a nil fn), if the store will never accept this candidate,
-// if it has denied every call since the manager began (backend.ErrDenied: wrong credentials, no
-// table), if the lease expired before its release was confirmed ([ErrNotReleased]), or if fn has not
-// returned StepDownTimeout + TTL after ctx ended.
+// Other errors: those of Lead; a nil fn; the store will never accept this candidate, or has denied every call
+// since the manager began (backend.ErrDenied: wrong credentials, no table); the lease expired before its
+// release was confirmed ([ErrNotReleased]); or fn has not returned StepDownTimeout + TTL after ctx ended.
 func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if fn == nil {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
@@ -154,21 +147,19 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	return result
 }
 
-// Campaign waits until this process is elected, and returns the leadership. The caller must end
-// it with [Leadership.Resign], even after it was lost. When ctx ends first, Campaign stops
-// campaigning and returns ctx's error. Other errors: [ErrCampaigning], [ErrClosed],
-// backend.ErrInvalid for an observer or a candidate that the store will never accept, and
-// backend.ErrDenied if the store has denied every call since the manager began.
+// Campaign waits until this process is elected, and returns the leadership. The caller must end it with
+// [Leadership.Resign], even after it was lost. When ctx ends first, Campaign stops campaigning and returns
+// ctx's error. Other errors: those of Lead, backend.ErrInvalid for a candidate that the store will never
+// accept, and backend.ErrDenied if the store has denied every call since the manager began.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeOnce)
 }
 
-// Try makes one attempt: it reads the lease, and bids if the lease is free. A lease whose holder
-// has crashed becomes free only when this process has observed it for its TTL, so join some time
-// before trying. Try returns [ErrNotElected] if another process leads, and for RenewEvery after
-// this process has resigned, so that others can lead. Other errors are those of
-// [Election.Campaign], and the store's. The caller must end the leadership with
-// [Leadership.Resign].
+// Try makes one attempt: it reads the lease, and bids if the lease is free. A lease whose holder has crashed
+// becomes free only when this process has observed it for its TTL, so join some time before trying. Try
+// returns [ErrNotElected] if another process leads, and for RenewEvery after this process has resigned, so
+// that others can lead. Other errors are those of [Election.Campaign], and the store's. The caller must end
+// the leadership with [Leadership.Resign].
 func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeTry)
 }

@@ -57,7 +57,7 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 	case callRenew:
 		return !e.leaseCallUnderWay && e.phase.renewed() && now < e.trustedUntil
 	case callRelease:
-		return !e.leaseCallUnderWay && m.mayRelease(now, e)
+		return !e.leaseCallUnderWay && now >= e.releaseAt()
 	case callAcquire:
 		return !e.leaseCallUnderWay && e.phase.bids() && m.bidAt(e) <= now
 	case callObserve:
@@ -68,18 +68,18 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 	return false
 }
 
-// mayRelease reports whether e may be released now. Since the release was queued, this process may have won
-// and lost another leadership.
-func (m *machine) mayRelease(now time.Duration, e *elec) bool {
+// releaseAt returns when e may be released. It is asked again when the release is sent: since it was queued,
+// this process may have won and lost another leadership.
+func (e *elec) releaseAt() time.Duration {
 	switch e.phase {
 	case phasePending, phaseReleasing:
-		return true
+		return 0
 	case phaseAwaitingDeadline:
-		return now >= e.trustedUntil
+		return e.trustedUntil
 	case phaseStuck:
-		return now >= e.expiresAt
+		return e.expiresAt
 	}
-	return false
+	return never
 }
 
 // callDueAt returns when the next call of kind k is due.

@@ -35,9 +35,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 	case phaseStuck:
 		wake = min(wake, m.awaitExpiry(now, e))
 	case phaseAbandoned: // until the function returns
-	case phaseAwaitingDeadline:
-		wake = min(wake, m.awaitDeadline(now, e))
-	case phaseReleasing:
+	case phaseAwaitingDeadline, phaseReleasing:
 		wake = min(wake, m.releaseOrGiveUp(now, e))
 	}
 	if e.index >= 0 {
@@ -105,20 +103,14 @@ func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
 // awaitExpiry releases the lease of a stuck function when it has expired: a session that other leases keep
 // alive would keep it forever.
 func (m *machine) awaitExpiry(now time.Duration, e *elec) time.Duration {
-	return m.callAt(now, e.expiresAt, callRelease, e)
-}
-
-// awaitDeadline releases a lease that was lost when the deadline has passed.
-func (m *machine) awaitDeadline(now time.Duration, e *elec) time.Duration {
-	if now < e.trustedUntil {
-		return e.trustedUntil
-	}
-	return m.releaseOrGiveUp(now, e)
+	return m.callAt(now, e.releaseAt(), callRelease, e)
 }
 
 // releaseOrGiveUp releases the lease, or withdraws a bid, until the lease has expired.
 func (m *machine) releaseOrGiveUp(now time.Duration, e *elec) time.Duration {
-	m.enqueue(callRelease, e)
+	if at := m.callAt(now, e.releaseAt(), callRelease, e); at != never {
+		return at
+	}
 	if now < e.expiresAt {
 		return e.expiresAt
 	}

@@ -69,26 +69,18 @@ func (m *machine) noteOutcome(now time.Duration, r reply) {
 	switch {
 	case c.kind == callHealth || c.cancelled: // says nothing about the store
 	case !answered:
-		m.storeFailed(c, r.err)
+		m.lastContactErr = r.err
+		if c.kind == callObserve {
+			m.unreadableSince = min(m.unreadableSince, c.sent)
+		}
 	case c.kind != callListen: // the reading after it says more
-		m.storeAnswered(now, c.kind)
-	}
-}
-
-func (m *machine) storeAnswered(now time.Duration, k callKind) {
-	m.lastContact, m.reached = now, true
-	if k == callObserve {
-		m.unreadableSince = never
-	}
-	if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
-		m.unreachableReported, m.lastContactErr = false, nil
-	}
-}
-
-func (m *machine) storeFailed(c *call, err error) {
-	m.lastContactErr = err
-	if c.kind == callObserve {
-		m.unreadableSince = min(m.unreadableSince, c.sent)
+		m.lastContact, m.reached = now, true
+		if c.kind == callObserve {
+			m.unreadableSince = never
+		}
+		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
+			m.unreachableReported, m.lastContactErr = false, nil
+		}
 	}
 }
 

@@ -234,10 +234,10 @@ func (m *Manager) expired(e *Election, obstacle error) {
 	}
 }
 
-// Join makes the manager take part in an election. It is an observer until Lead, Run, Campaign or
-// Try is called on the result. Names are compared byte by byte. Join does not wait for the store.
-// The error is [ErrJoined] if the manager has joined the election already (see
-// [Manager.Election]), [ErrClosed], or of class backend.ErrInvalid for an impossible name.
+// Join makes the manager take part in an election, as an observer until Lead, Run, Campaign or Try is called
+// on the result. Names are compared byte by byte. Join does not wait for the store. The error is [ErrJoined]
+// if the manager has joined the election already (see [Manager.Election]), [ErrClosed], or of class
+// backend.ErrInvalid for an impossible name.
 func (m *Manager) Join(name string) (*Election, error) {
 	if err := backend.CheckName(name); err != nil {
 		return nil, fmt.Errorf("election: join: %w", err)
@@ -278,8 +278,7 @@ func (m *Manager) Elections() []*Election {
 	return list
 }
 
-// Done returns a channel that is closed when the manager has ended. From then on this process
-// leads nothing.
+// Done returns a channel that is closed when the manager has ended. From then on this process leads nothing.
 func (m *Manager) Done() <-chan struct{} { return m.ended }
 
 // Pause makes this process step down from everything it leads, and stops all campaigns until
@@ -289,16 +288,15 @@ func (m *Manager) Pause() { m.send(func(time.Duration) input { return pause{nil,
 // Resume ends a Pause for all elections, whether Manager.Pause or Election.Pause began it.
 func (m *Manager) Resume() { m.send(func(time.Duration) input { return pause{nil, false} }) }
 
-// Close steps down from everything in order, waits for the lead functions, releases the leases,
-// and ends the manager. If the store is unreachable, Close waits no longer than the leases last,
-// and returns [ErrNotReleased].
+// Close steps down from everything in order, waits for the lead functions, releases the leases, and ends the
+// manager. If the store is unreachable, Close waits no longer than the leases last, and returns
+// [ErrNotReleased].
 //
-// When ctx ends first, Close cancels all contexts and returns an error that names the elections
-// that were not released; their leases expire within one TTL. After Close this process leads
-// nothing, and no goroutine is left, unless a lead function or a watcher's callback does not
-// return. A process that has just led waits up to 25 ms before it closes its backend, so that its
-// successor's bid comes first. A second Close returns [ErrClosed]. Called by a lead function or a
-// callback, Close returns [ErrOwnCaller] and does nothing.
+// When ctx ends first, Close cancels all contexts and returns an error that names the elections that were not
+// released; their leases expire within one TTL. After Close this process leads nothing, and no goroutine is
+// left, unless a lead function or a watcher's callback does not return. A process that has just led waits up
+// to 25 ms before it closes its backend, so that its successor's bid comes first. A second Close returns
+// [ErrClosed]. In a lead function or a callback, Close returns [ErrOwnCaller] and does nothing.
 func (m *Manager) Close(ctx context.Context) error {
 	if _, own := m.calledBy(); own {
 		return ErrOwnCaller
@@ -349,9 +347,9 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// successorWait is how long a process that has just released a leadership waits before it closes
-// its backend. The backend's last writes, such as ending its session, would come before the
-// successor's bid, and delay it by one more durable write: a third of a handover.
+// successorWait is how long a process that has just released a lease waits before it closes its backend. The
+// backend's last writes, such as ending its session, would come before the successor's bid, and delay it by
+// one more durable write: a third of a handover.
 const successorWait = 25 * time.Millisecond
 
 func (m *Manager) waitForSuccessor(ctx context.Context) {
@@ -365,8 +363,7 @@ func (m *Manager) waitForSuccessor(ctx context.Context) {
 	}
 }
 
-// abandon ends all leaderships at once, and returns the names of the elections that were not
-// released.
+// abandon ends all leaderships at once, and returns the names of the elections that were not released.
 func (m *Manager) abandon() (names []string) {
 	m.ask(func(time.Duration) (input, error) {
 		for _, e := range m.machine.elections {

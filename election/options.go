@@ -25,16 +25,14 @@ const DefaultTTL = 10 * time.Second
 // so that after a renewal that hung for CallTimeout another one can be sent. The rest, 2.5 s by
 // default, is the time that the second renewal has.
 type Options struct {
-	// ID is this candidate's name: 1 to 255 bytes of printable UTF-8. It may outlive the
-	// process: a restarted leader with the same ID has the IncumbentGrace. Two live processes
-	// in one election must have different IDs. If they share one, the election stays safe, and
-	// watchers get a notice (ReasonSameID).
-	// Default: hostname:pid-xxxx with four random hexadecimal digits.
+	// ID is this candidate's name: 1 to 255 bytes of printable UTF-8. It may outlive the process: a restarted
+	// leader with the same ID has the IncumbentGrace. Two live processes in one election must have different
+	// IDs. If they share one, the election stays safe, and watchers get a notice (ReasonSameID). Default:
+	// hostname:pid-xxxx with four random hexadecimal digits.
 	ID string
 
-	// Address and Metadata appear wherever the leader or the members are shown. Anyone who can
-	// read the store can read them: put no secret there. Up to 255 bytes and 4 KiB of text.
-	// Default: empty.
+	// Address and Metadata appear wherever the leader or the members are shown. Anyone who can read the store
+	// can read them: put no secret there. Up to 255 bytes and 4 KiB of text. Default: empty.
 	Address, Metadata string
 
 	// TTL is the duration of a lease that is not renewed, and so about the longest time without
@@ -74,9 +72,8 @@ type Options struct {
 	// a lasting leader it waits twice as long, up to 64 times Reclaim. 0, or at least TTL. Default: 0, never.
 	Reclaim time.Duration
 
-	// StepDownTimeout is how long a leader that steps down waits for its function to return.
-	// It renews the lease meanwhile. After that time the lease is not released: it expires.
-	// Default: 30 s.
+	// StepDownTimeout is how long a leader that steps down waits for its function to return, and renews the
+	// lease meanwhile. After that time the lease is not released: it expires. Default: 30 s.
 	StepDownTimeout time.Duration
 
 	// Health, if set, is called every RenewEvery, on a goroutine of its own, with a context
@@ -122,17 +119,15 @@ type OptionError struct {
 	// Option is the field of [Options], such as "TTL", or of config.Options.
 	Option string
 
-	// Value is the option's value, set or by default: a time.Duration, a string or an int, as
-	// the field is.
+	// Value is the option's value, set or by default: a time.Duration, a string or an int.
 	Value any
 
-	// Must is the rule that a duration breaks: "at least", "at most" or "more than" Bound.
-	// It is empty for a string.
+	// Must is the rule that a duration breaks: "at least", "at most" or "more than" Bound. Else it is empty.
 	Must  string
 	Bound time.Duration
 
-	// Reason says where Bound comes from, such as other options; or what is wrong with a
-	// string, and what is allowed. Empty: nothing beyond Bound.
+	// Reason says where Bound comes from, such as other options, or is empty; without Bound it says what is
+	// wrong, and what is allowed.
 	Reason string
 }
 

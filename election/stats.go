@@ -22,14 +22,12 @@ type Stats struct {
 	// leaderships and for notices exist from the start, with 0.
 	Changes []Change
 
-	// Calls has an entry for each kind of call that the manager makes by itself, in a fixed
-	// order, even if there was none. It has no calls that the program asks for (Members,
-	// Record, Nominate, Depose).
+	// Calls has an entry for each kind of call that the manager makes by itself, in a fixed order, even if
+	// there was none. It has no calls that the program asks for (Members, Record, Nominate, Depose).
 	Calls []CallStats
 
-	// Remaining is the time that was left until the deadline when a renewal was confirmed.
-	// Normally that is TTL - ClockMargin - RenewEvery less the duration of a call. Near 0, the
-	// next delay ends a leadership. Lost leaderships are in Changes.
+	// Remaining is the time that was left until the deadline when a renewal was confirmed: normally TTL -
+	// ClockMargin - RenewEvery less the duration of a call. Near 0, the next delay ends a leadership.
 	Remaining Histogram
 }
 

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,8 +118,14 @@ func (m *Manager) callContext(c *call) (ctx context.Context, cancel context.Canc
 	return ctx, m.unlisten
 }
 
-// callBackend makes one call of the store.
-func (m *Manager) callBackend(ctx context.Context, c *call, r *reply) {
+// makeCall makes one call of the store, or of the health check.
+func (m *Manager) makeCall(ctx context.Context, c *call, r *reply) {
+	if c.kind != callHealth {
+		r.err = m.prepare(ctx)
+	}
+	if r.err != nil {
+		return
+	}
 	switch c.kind {
 	case callAcquire:
 		m.opts.Guard.Bidding(c.bids)
@@ -138,24 +145,17 @@ func (m *Manager) callBackend(ctx context.Context, c *call, r *reply) {
 		r.err = m.announce(ctx, c.names)
 	case callMembers:
 		r.members, r.err = m.Members(ctx)
+	case callListen:
+		r.err = m.backend.Listen(ctx, c.leases)
+	case callHealth:
+		r.err = cmp.Or(m.opts.Health(ctx), ctx.Err()) // a check that is too slow has failed
 	}
 }
 
-// call makes one call of the store, or of the health check, and sends its reply to the loop.
+// call makes one call and sends its reply to the loop.
 func (m *Manager) call(ctx context.Context, c *call) {
 	r, began := reply{call: c}, m.clock.now()
-	switch c.kind {
-	case callHealth:
-		if r.err = m.opts.Health(ctx); r.err == nil {
-			r.err = ctx.Err() // a check that is too slow has failed
-		}
-	case callListen: // after a reading: it is prepared
-		r.err = m.backend.Listen(ctx, c.leases)
-	default:
-		if r.err = m.prepare(ctx); r.err == nil {
-			m.callBackend(ctx, c, &r)
-		}
-	}
+	m.makeCall(ctx, c, &r)
 	took := m.clock.now() - began
 	m.send(func(now time.Duration) input {
 		m.counters.countCall(&r, took)

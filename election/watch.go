@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Watch calls callback with every change of leader, in order, one call at a time, on a goroutine
-// of its own. The first event is the current state. A callback that is slow or panics delays
-// nothing else. While it runs, changes by other processes may be coalesced to the newest.
-// Transitions of this process are all delivered; only if more than 64 events of one election wait, the
-// newest replaces them, and counts the leaderships (Event.Coalesced).
+// Watch calls callback with every change of leader, in order, one call at a time, on a goroutine of its own.
+// The first event is the current state. A callback that is slow or panics delays nothing else. While it runs,
+// changes by other processes may be coalesced to the newest. Transitions of this process are all delivered,
+// unless more than 64 events of one election wait: the newest then replaces them, and counts the leaderships
+// (Event.Coalesced).
 //
 // After a crash without a guard a watcher may hear only of the next leader, with Previous. The store does not
 // say when a lease has expired, so Vacant for [ReasonExpired] comes first only if this process reads while
 // nobody leads. To act once for each change of leader, act on Elected.
 //
-// stop does not wait. After it no further call begins, but one may still run. The watcher also
-// ends when this process leaves the election.
+// stop does not wait. After it no further call begins, but one may still run. The watcher also ends when this
+// process leaves the election.
 func (e *Election) Watch(callback func(Event)) (stop func()) {
 	return e.manager.watch(e, callback)
 }
 
-// Events returns the events of Watch as a range. The range ends when ctx ends, or after the last
-// event when this process has left the election.
+// Events returns the events of Watch as a range. It ends when ctx ends, or after the last event when this
+// process has left the election.
 func (e *Election) Events(ctx context.Context) iter.Seq[Event] {
 	return e.manager.events(ctx, e)
 }
@@ -35,8 +35,8 @@ func (m *Manager) Watch(callback func(Event)) (stop func()) {
 	return m.watch(nil, callback)
 }
 
-// Events returns the events of Watch as a range. The range ends when ctx ends, or after the last
-// event when the manager has closed.
+// Events returns the events of Watch as a range. It ends when ctx ends, or after the last event when the
+// manager has closed.
 func (m *Manager) Events(ctx context.Context) iter.Seq[Event] {
 	return m.events(ctx, nil)
 }

@@ -40,8 +40,7 @@ func newWatcher(log *slog.Logger) *watcher {
 	return w
 }
 
-// add queues an event. own says that it is about a leadership of this manager. before is the
-// state until now.
+// add queues an event. own says that it is about a leadership of this manager. before is the state until now.
 func (w *watcher) add(ev Event, own bool, before *state) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
