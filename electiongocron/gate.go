@@ -40,7 +40,7 @@ func (g *Gate) set(ctx context.Context, lead *election.Leadership) {
 
 // Do runs job and returns its error if this process leads, and [ErrNotLeader] otherwise.
 // The job's context ends with the leadership; lead.Term fences the job's writes.
-func (g *Gate) Do(job func(ctx context.Context, lead *election.Leadership) error) error {
+func (g *Gate) Do(job election.LeadFunc) error {
 	g.mu.Lock()
 	ctx, lead := g.ctx, g.lead
 	if lead == nil || !lead.Leading() {

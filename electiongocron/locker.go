@@ -42,7 +42,7 @@ var errTooLong = errors.New("the job has taken longer than its lock may be kept"
 // Do makes one attempt, and runs job if it gets the lock. It returns the job's error,
 // or [ErrNotLeader]. The job's context ends with ctx, with the lease, and after Greatest;
 // lead.Term fences the job's writes. Do releases the lock after the job has returned.
-func (l *Locker) Do(ctx context.Context, key string, job func(ctx context.Context, lead *election.Leadership) error) error {
+func (l *Locker) Do(ctx context.Context, key string, job election.LeadFunc) error {
 	lead, err := l.try(ctx, key)
 	if err != nil {
 		return err
