@@ -1,7 +1,7 @@
 // Package electionotel gives the metrics of a manager to OpenTelemetry:
 //
-//	reader := metric.NewPeriodicReader(exporter, metric.WithProducer(electionotel.NewProducer(m, electionprom.Options{})))
-//	provider := metric.NewMeterProvider(metric.WithReader(reader))
+//	producer := metric.WithProducer(electionotel.NewProducer(m, electionprom.Options{}))
+//	provider := metric.NewMeterProvider(metric.WithReader(metric.NewPeriodicReader(exporter, producer)))
 //
 // The metrics are those of package electionprom, with its names and labels, so the same alarms and
 // dashboards fit: docs/metrics.md. A counter is a monotonic sum, a histogram has explicit bounds. Nothing
