@@ -25,8 +25,6 @@ type Options struct {
 	Most int
 }
 
-const defaultMost = 500
-
 // A Collector collects the metrics of one manager. It is safe for concurrent use, and
 // may be used after the manager is closed.
 type Collector struct {
@@ -39,20 +37,20 @@ var _ prometheus.Collector = (*Collector)(nil)
 
 // New returns a collector of m's metrics, which the program registers.
 func New(m *election.Manager, o Options) *Collector {
-	c := &Collector{manager: m, most: max(cmp.Or(o.Most, defaultMost), 0)}
+	c := &Collector{manager: m, most: max(cmp.Or(o.Most, 500), 0)}
 	c.metrics = newMetrics(o.Namespace, nil, [][]string{
 		{"info", "The backend and id of this candidate.", "backend", "candidate"},
 		{"ttl_seconds", "TTL of this manager's leases."},
 		{"joined", "Joined elections by the state that this process knows.", "state"},
 		{"omitted", "Joined elections that have no metrics of their own, because there are too many."},
-		{"changes_total", "Events to watchers by kind, reason, and whether they concern a leadership of this process.", "kind", "own", "reason"},
+		{"changes_total", "Events to watchers; own: about its own leaderships.", "kind", "own", "reason"},
 		{"calls_seconds", "Duration of calls to the store.", "call"},
 		{"errors_total", "Failed calls, or items of a batch, by class of the error.", "call", "class"},
-		{"renewal_remaining_ratio", "Part of the TTL for which a lease was still valid when its renewal was confirmed."},
+		{"renewal_remaining_ratio", "Part of the TTL that a lease was still valid when it was renewed."},
 		{"watchers", "Registered callbacks."},
 		{"watcher_queue", "Events that wait for callbacks."},
 		{"leading", "Whether this process leads the election now.", "election"},
-		{"candidate", "Whether this process leads the election or could take it over: it campaigns, is healthy and not paused.", "election"},
+		{"candidate", "Whether this process leads, or campaigns, healthy and not paused.", "election"},
 		{"term", "The last term that this process knows.", "election"},
 	})
 	return c
@@ -66,7 +64,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.gauge(to, "watchers", float64(s.Watchers))
 	c.gauge(to, "watcher_queue", float64(s.Waiting))
 	for _, ch := range s.Changes {
-		c.counter(to, "changes_total", float64(ch.Count), ch.Kind.String(), strconv.FormatBool(ch.Own), string(ch.Reason))
+		own := strconv.FormatBool(ch.Own)
+		c.counter(to, "changes_total", float64(ch.Count), ch.Kind.String(), own, string(ch.Reason))
 	}
 	for _, call := range s.Calls {
 		c.counter(to, "errors_total", float64(call.Unavailable), call.Kind, "unavailable")
@@ -122,13 +121,13 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// histogram turns h into a metric in multiples of unit.
-func histogram(d *prometheus.Desc, h election.Histogram, unit time.Duration, labels ...string) prometheus.Metric {
+// histogram turns h into a metric in multiples of unit, with values of labels.
+func histogram(d *prometheus.Desc, h election.Histogram, unit time.Duration, by ...string) prometheus.Metric {
 	buckets, sum := make(map[float64]uint64, len(h.Bounds)), uint64(0)
 	for i, bound := range h.Bounds {
 		sum += h.Counts[i]
 		le := float64(bound) / float64(unit)
-		buckets[math.Round(le*1e6)/1e6] = sum // rounded, so that processes with different TTLs have the same buckets
+		buckets[math.Round(le*1e6)/1e6] = sum // rounded: the same for each TTL
 	}
-	return prometheus.MustNewConstHistogram(d, h.Count, float64(h.Sum)/float64(unit), buckets, labels...)
+	return prometheus.MustNewConstHistogram(d, h.Count, float64(h.Sum)/float64(unit), buckets, by...)
 }

@@ -48,7 +48,7 @@ func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 		time.Sleep(time.Second)
 		c := electionprom.New(a, electionprom.Options{})
 		expect(t, c, `
-			# HELP election_candidate Whether this process leads the election or could take it over: it campaigns, is healthy and not paused.
+			# HELP election_candidate Whether this process leads, or campaigns, healthy and not paused.
 			# TYPE election_candidate gauge
 			election_candidate{election="mine"} 1
 			election_candidate{election="nobody's"} 0
@@ -94,7 +94,7 @@ func TestACandidateThatIsPausedIsNoStandby(t *testing.T) {
 		m.Pause()
 		time.Sleep(time.Second)
 		expect(t, electionprom.New(m, electionprom.Options{Namespace: "app"}), `
-			# HELP app_election_candidate Whether this process leads the election or could take it over: it campaigns, is healthy and not paused.
+			# HELP app_election_candidate Whether this process leads, or campaigns, healthy and not paused.
 			# TYPE app_election_candidate gauge
 			app_election_candidate{election="jobs"} 0
 		`, "app_election_candidate")

@@ -9,7 +9,8 @@ type metrics map[string]*prometheus.Desc
 func newMetrics(namespace string, constant prometheus.Labels, list [][]string) metrics {
 	m := metrics{}
 	for _, x := range list {
-		m[x[0]] = prometheus.NewDesc(prometheus.BuildFQName(namespace, "election", x[0]), x[1], x[2:], constant)
+		name := prometheus.BuildFQName(namespace, "election", x[0])
+		m[x[0]] = prometheus.NewDesc(name, x[1], x[2:], constant)
 	}
 	return m
 }
