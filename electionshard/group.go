@@ -88,8 +88,8 @@ type Group struct {
 }
 
 // Lead makes this process take part in the elections of shards, in the background, until Leave or
-// until m is closed. It calls work for each shard that it leads, on a goroutine of its own, as
-// [election.Election.Lead] does; lead.Election() is the name of the shard. When work returns while
+// until m is closed. It calls f for each shard that it leads, on a goroutine of its own, as
+// [election.Election.Lead] does; lead.Election() is the name of the shard. When f returns while
 // the shard is led, another process may lead it.
 //
 // name is the name of one election more, by which the processes of the group find each other. All
@@ -100,20 +100,20 @@ type Group struct {
 // Lead does not wait for the store. If nobody leads any shard, the first bids are made RenewEvery later, so
 // that processes that start together share from the start. The error is that of [election.Manager.Join] or
 // [election.Election.Lead], or of class backend.ErrInvalid for a list or an option that makes no sense.
-func Lead(m *election.Manager, name string, shards []string, work election.LeadFunc, o Options) (*Group, error) {
+func Lead(m *election.Manager, name string, shards []string, f election.LeadFunc, o Options) (*Group, error) {
 	s := m.Status()
 	o, err := o.complete(s.TTL)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(shards) == 0 || work == nil:
+	case len(shards) == 0 || f == nil:
 		return nil, fmt.Errorf("electionshard: %w: no shards, or no function", backend.ErrInvalid)
 	}
 
 	g := &Group{
-		manager: m, name: name, work: work, options: o, ttl: s.TTL, began: time.Now(), index: map[string]int{},
-		planner: newPlanner(s.ID, len(shards), o, s.RenewEvery),
-		wake:    make(chan struct{}, 1), left: make(chan struct{}),
+		manager: m, name: name, work: f, options: o, ttl: s.TTL, began: time.Now(),
+		index: map[string]int{}, planner: newPlanner(s.ID, len(shards), o, s.RenewEvery),
+		wake: make(chan struct{}, 1), left: make(chan struct{}),
 		running: make([]bool, len(shards)), status: Status{Name: name, Shards: len(shards)},
 	}
 	g.ctx, g.leave = context.WithCancel(context.Background())

@@ -73,7 +73,8 @@ func (g *Group) readDue(v *view) bool {
 	if time.Since(g.triedAt) < g.planner.renewEvery {
 		return false
 	}
-	return time.Since(g.readAt) >= g.ttl || slices.ContainsFunc(v.shards, func(s shard) bool { return s.known && s.leader == "" })
+	vacant := func(s shard) bool { return s.known && s.leader == "" }
+	return time.Since(g.readAt) >= g.ttl || slices.ContainsFunc(v.shards, vacant)
 }
 
 // readMembers reads who takes part. After an error the last reading holds.
@@ -85,12 +86,10 @@ func (g *Group) readMembers() {
 	}
 	g.readAt, g.announced = g.triedAt, g.announced[:0]
 	for _, m := range list {
-		if !slices.Contains(slices.Collect(m.Campaigns()), g.name) {
-			continue
+		if slices.Contains(slices.Collect(m.Campaigns()), g.name) {
+			weight, at := g.options.weight(m.Candidate), g.readAt.Sub(g.began)-m.Age
+			g.announced = append(g.announced, announcement{id: m.ID, nonce: m.Nonce, weight: weight, at: at})
 		}
-		g.announced = append(g.announced, announcement{
-			id: m.ID, nonce: m.Nonce, weight: g.options.weight(m.Candidate), at: g.readAt.Sub(g.began) - m.Age,
-		})
 	}
 }
 

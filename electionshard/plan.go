@@ -48,7 +48,7 @@ type planner struct {
 
 	begun           bool          // the store has told of some shard
 	bidFrom         time.Duration // it bids for nothing before
-	leaderless      time.Duration // when it was last seen that nobody leads any shard, in the first 8 Patience of that
+	leaderless      time.Duration // when nobody was last seen to lead any, for 8 Patience at most
 	leaderlessSince time.Duration // since when nobody does; always: somebody does
 	holdFor         time.Duration // for how long it has given up nothing, because to give up was in vain
 	holdUntil       time.Duration // it gives up nothing before
