@@ -3,7 +3,7 @@
 // one test process, and injects the faults that the test asks for.
 //
 //	func TestBillingStopsWhenItsLeaseExpires(t *testing.T) {
-//		electiontest.Test(t, election.Options{TTL: 10 * time.Second}, func(t *testing.T, g *electiontest.Group) {
+//		electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
 //			for _, id := range []string{"a", "b"} {
 //				p := g.Start(id)
 //				go billing(t.Context(), p.Manager) // your program
@@ -128,21 +128,21 @@ func (p *Process) fate(wire.Call) wire.Fate {
 // Cut cuts the process off from the store, as a network fault does: its calls hang until
 // they time out. If the process leads, it stops leading when its lease is no longer valid,
 // and other candidates take over when the lease has expired.
-func (p *Process) Cut() { p.set(func() { p.cut = true }) }
+func (p *Process) Cut() { p.group.set(func() { p.cut = true }) }
 
 // Fail makes each call of the process fail at once with err, which should be of one of the
 // classes of package backend. Fail(nil) ends this.
-func (p *Process) Fail(err error) { p.set(func() { p.fail = err }) }
+func (p *Process) Fail(err error) { p.group.set(func() { p.fail = err }) }
 
 // Heal ends Cut and Fail.
-func (p *Process) Heal() { p.set(func() { p.cut, p.fail = false, nil }) }
+func (p *Process) Heal() { p.group.set(func() { p.cut, p.fail = false, nil }) }
 
 // Crash has the effect of kill -9: the process leads no longer, makes no further call of the
 // store and releases no lease. Goroutines cannot be killed, so the contexts of its lead
 // functions end instead, and Run, Campaign and all other calls return election.ErrClosed. To
 // restart the process, call Start with the same id.
 func (p *Process) Crash() {
-	p.set(func() { p.crashed = true })
+	p.group.set(func() { p.crashed = true })
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	closed := make(chan struct{})
@@ -153,19 +153,15 @@ func (p *Process) Crash() {
 	<-closed
 }
 
-func (p *Process) set(f func()) {
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
+func (g *Group) set(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	f()
 }
 
 // Fail makes each call of each process fail at once with err: the store is down. Fail(nil)
 // brings the store back with all its data.
-func (g *Group) Fail(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.down = err
-}
+func (g *Group) Fail(err error) { g.set(func() { g.down = err }) }
 
 // Leader waits until a process leads the election, and returns it. The test fails at once
 // if that takes longer than three TTLs plus FailoverDelay and IncumbentGrace. A leader that was
@@ -178,7 +174,8 @@ func (g *Group) Leader(name string) *Process {
 // Next waits until another process than p leads the election, for as long as Leader does, and returns it.
 func (g *Group) Next(name string, p *Process) *Process {
 	g.t.Helper()
-	return g.await(name, fmt.Sprintf("another process than %s leads %q", p.ID(), name), func(now *Process) bool { return now != p })
+	what := fmt.Sprintf("another process than %s leads %q", p.ID(), name)
+	return g.await(name, what, func(now *Process) bool { return now != p })
 }
 
 func (g *Group) leading(name string) *Process {

@@ -18,7 +18,8 @@ func Test(t *testing.T, options election.Options, f func(t *testing.T, g *Group)
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil && !t.Failed() {
-			t.Errorf("electiontest: goroutines of the program did not end with the test, or all of them wait: %v; synctest.Test shows their stacks", r)
+			const text = "electiontest: goroutines did not end with the test, or all of them wait: %v"
+			t.Errorf(text+"; synctest.Test shows their stacks", r)
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) { f(t, New(t, options)) })

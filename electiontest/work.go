@@ -30,11 +30,12 @@ func (g *Group) Work(lead *election.Leadership) (done func()) {
 	}
 	for other := range w.running {
 		if other != term {
-			g.t.Errorf("electiontest: %q: work of term %d begins before that of term %d has ended", name, term, other)
+			const text = "electiontest: %q: work of term %d begins before that of term %d has ended"
+			g.t.Errorf(text, name, term, other)
 		}
 	}
-	if len(w.terms) > 0 && slices.Max(w.terms) > term {
-		g.t.Errorf("electiontest: %q: work of term %d begins after that of term %d", name, term, slices.Max(w.terms))
+	if last := slices.Max(append(w.terms, term)); last > term {
+		g.t.Errorf("electiontest: %q: work of term %d begins after that of term %d", name, term, last)
 	}
 	w.terms = append(w.terms, term)
 	w.running[term]++
