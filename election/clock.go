@@ -52,7 +52,6 @@ func (c *clock) bootOffset() (offset, gap time.Duration, ok bool) {
 	return offset, gap, true
 }
 
-// now returns the time since the clock was made.
 func (c *clock) now() time.Duration {
 	t := time.Now()
 	mono := t.Sub(c.base)

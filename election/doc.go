@@ -54,7 +54,6 @@
 //
 // # Inside
 //
-// machine.go is a pure state machine: step(now, input) returns actions. machine_phase.go has
-// its phases and transitions. simulation_test.go runs it through thousands of hours of
-// faults. manager.go is the shell around it: one loop and one timer.
+// machine.go is a pure state machine: step(now, input) returns actions. simulation_test.go runs it through
+// thousands of hours of faults. manager.go is the shell around it: one loop and one timer.
 package election

@@ -230,7 +230,6 @@ func (e *Election) wait(ctx context.Context, done <-chan error) error {
 
 // Only the loop calls the methods below.
 
-// awaitRelease registers a waiter for a release.
 func (e *Election) awaitRelease(done chan error, over func() bool) {
 	e.waiters = append(e.waiters, waiter{untilReleased, over, done})
 	e.manager.waiting = append(e.manager.waiting, e)
@@ -338,13 +337,6 @@ func (e *Election) noticed(reason Reason, err error) {
 	if reason == ReasonInvalid || reason == ReasonDenied && m.deniedFromTheStart() != nil {
 		e.resolve(err, untilElected, untilRefused)
 	}
-}
-
-// firstEvent returns the first event of a new watcher.
-func (e *Election) firstEvent() Event {
-	ev := e.Current()
-	ev.Reason, ev.Time = ReasonCurrent, time.Now()
-	return ev
 }
 
 // ended answers all waiters and ends all watchers: this process has left the election.

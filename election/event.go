@@ -130,11 +130,11 @@ const (
 	ReasonExpired     Reason = "expired"             // the leader did not renew for its TTL
 	ReasonFailed      Reason = "failed"              // the leader ended or lost the lease: released for it
 	ReasonDeposed     Reason = "deposed"             // an operator ended the leadership
-	ReasonForgotten   Reason = "forgotten"           // an operator retired the election, even a vacant one
+	ReasonForgotten   Reason = "forgotten"           // retired by an operator (Manager.Forget), vacant or not
 	ReasonUnreachable Reason = "store unreachable"   // the lease cannot be renewed, or the state not read
 	ReasonRefused     Reason = "renewal refused"     // the lease is gone: taken, deleted, edited, failed over
 	ReasonDeadline    Reason = "deadline passed"     // this process was stopped, or had no CPU, for too long
-	ReasonMoved       Reason = "moved"               // to the store in Err, by migration, even a vacant one
+	ReasonMoved       Reason = "moved"               // moved to the store in Err (migration), vacant or not
 	ReasonResigned    Reason = "resigned"            // the program called Resign
 	ReasonNominated   Reason = "nominated"           // elected as the nominee, or stepped down for one
 	ReasonHealth      Reason = "health check failed" // Options.Health returned an error or hung

@@ -108,7 +108,6 @@ func (m *machine) makeHarmless(e *elec, l *backend.Lease) {
 	}
 }
 
-// setObserved stores an observation.
 func (m *machine) setObserved(e *elec, l *backend.Lease) {
 	if !e.hasObserved {
 		e.hasObserved, e.observed = true, new(backend.Lease)

@@ -172,7 +172,6 @@ func (m *Manager) ask(f func(now time.Duration) (input, error)) error {
 	return <-result
 }
 
-// do carries out one action of the machine.
 func (m *Manager) do(a action) {
 	var e *Election
 	if a.e != nil {

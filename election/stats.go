@@ -70,7 +70,6 @@ func (h *Histogram) add(d time.Duration) {
 	}
 }
 
-// newHistogram returns a histogram with 15 bounds.
 func newHistogram(bound func(i int) time.Duration) (h Histogram) {
 	for i := range 15 {
 		h.Bounds = append(h.Bounds, bound(i))
@@ -122,7 +121,6 @@ func newCounters(ttl time.Duration) (c counters) {
 	return c
 }
 
-// countCall counts a call that has ended.
 func (c *counters) countCall(r *reply, took time.Duration) {
 	s := &c.calls[r.call.kind]
 	s.Took.add(took)

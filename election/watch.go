@@ -77,14 +77,16 @@ func (m *Manager) addWatcher(e *Election, added func(*watcher)) (w *watcher, sto
 
 // addFirstEvents tells a new watcher the present states.
 func (m *Manager) addFirstEvents(e *Election, w *watcher) {
-	if e == nil {
-		for _, x := range m.machine.elections {
-			w.add(x.shell.firstEvent(), true, nil)
-		}
-		return
+	elections := m.machine.elections
+	if e != nil {
+		elections = []*elec{&e.elec}
 	}
-	w.add(e.firstEvent(), true, nil)
-	if e.elec.index < 0 {
+	for _, x := range elections {
+		ev := x.shell.Current()
+		ev.Reason, ev.Time = ReasonCurrent, time.Now()
+		w.add(ev, true, nil)
+	}
+	if e != nil && e.elec.index < 0 {
 		w.stop(false) // this process has left: there will be no other event
 	}
 }
