@@ -224,6 +224,6 @@ func (e *Election) withdraw(ctx context.Context, attempt int) error {
 		e.resolve(nil, untilRefused)
 		// A later campaign inherits what is left.
 		e.awaitRelease(done, func() bool { return e.elec.idle() || e.attempt != attempt })
-		return withdraw{&e.elec, e.fn == nil} // without a function no work has begun, even if just elected
+		return withdraw{&e.elec}
 	})
 }

@@ -163,11 +163,8 @@ type (
 		mode mode
 		work work
 	}
-	withdraw struct { // ends the campaign and the leadership
-		e    *elec
-		done bool // no function runs, so the input returned does not follow
-	}
-	pause struct {
+	withdraw struct{ e *elec } // ends the campaign and the leadership
+	pause    struct {
 		e  *elec // or nil
 		on bool
 	}

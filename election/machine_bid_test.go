@@ -131,7 +131,7 @@ func TestABidExceedsEveryObservedTerm(t *testing.T) {
 // A coarse or virtual clock does not order the events of one instant.
 func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	m.step(0, withdraw{e, true})
+	m.step(0, withdraw{e})
 	held := theirs(9, "9")
 	observes(t, m, time.Second, held)
 	e.readAt = 2 * time.Second
@@ -158,7 +158,7 @@ func TestTryDoesNotAcceptANomination(t *testing.T) {
 		held := theirs(9, "9")
 		observes(t, m, time.Second, held)
 		if try {
-			m.step(time.Second, withdraw{e, true})
+			m.step(time.Second, withdraw{e})
 			e.readAt = time.Second
 			m.wake(e, e.readAt)
 			m.step(time.Second, tick{})

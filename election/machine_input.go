@@ -75,8 +75,8 @@ func (in withdraw) apply(m *machine, now time.Duration) {
 	e.mode = modeNone
 	m.announceSoon(now)
 	m.stepDown(now, e, ReasonResigned, backend.Released, nil)
-	if in.done && e.phase.draining() {
-		m.on(e, finished)
+	if e.work == workCaller && e.phase.draining() {
+		m.on(e, finished) // its caller has not begun the work, even if this process was just elected
 	}
 	m.advance(now, e)
 }
