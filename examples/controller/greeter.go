@@ -15,8 +15,7 @@ type greeter struct {
 	id string
 }
 
-// Reconcile greets. Like all of Kubernetes it is fenced by resourceVersion: an Update on the basis
-// of an old copy fails.
+// Reconcile greets. Like all of Kubernetes it is fenced by resourceVersion: an Update of an old copy fails.
 func (g *greeter) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 	var c corev1.ConfigMap
 	if err := g.Get(ctx, r.NamespacedName, &c); err != nil {

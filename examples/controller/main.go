@@ -49,7 +49,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(&greeter{mgr.GetClient(), m.ID()}); err != nil {
+	greets := &greeter{mgr.GetClient(), m.ID()}
+	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(greets); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {

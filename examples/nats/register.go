@@ -7,8 +7,7 @@
 // # What two processes could each believe
 //
 // Revisions of a bucket never come twice, but another bucket of the same name counts anew. So the key begins
-// with an epoch, random text in the subject of the bucket's stream: a late change to a bucket that was
-// deleted reaches nobody.
+// with an epoch, random text in the subject of the bucket's stream: a late change to a former one is lost.
 //
 // The stream has one replica. With three, a server of NATS 2.15 that was stopped and then continued has led
 // to two leaders for a fifth of a second, in one run of a few; why is not known yet. So this package refuses
@@ -61,10 +60,10 @@ func Open(url, bucket string, options ...nats.Option) (*Register, error) {
 		nats.Name("go-election"),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond), nats.Timeout(500 * time.Millisecond),
-		nats.PingInterval(500 * time.Millisecond), nats.MaxPingsOutstanding(1), // a connection that is cut tells nobody
+		nats.PingInterval(500 * time.Millisecond), nats.MaxPingsOutstanding(1), // a cut is silent
 		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent later
 		nats.ReconnectHandler(func(*nats.Conn) { r.found.Store(nil) }),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the call that is concerned returns it
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the call returns it
 	}, options...)
 
 	var err error
@@ -159,10 +158,10 @@ func (r *Register) lookUp(ctx context.Context) (*place, error) {
 	epoch := strings.TrimSuffix(strings.TrimPrefix(strings.Join(c.Subjects, ","), base), ".>")
 	switch {
 	case c.Replicas != 1:
-		return nil, fmt.Errorf("%w: stream %s has %d replicas; only one is safe", backend.ErrDenied, c.Name, c.Replicas)
-	case epoch == "" || strings.ContainsAny(epoch, ".,*>$"), c.AllowDirect, c.Storage != jetstream.FileStorage,
-		c.MaxMsgsPerSubject != 1, c.Discard != jetstream.DiscardNew, c.MaxAge != 0:
-		return nil, fmt.Errorf("%w: delete stream %s, which this package has not made", backend.ErrDenied, c.Name)
+		return nil, fmt.Errorf("%w: stream %s has %d replicas, not 1", backend.ErrDenied, c.Name, c.Replicas)
+	case epoch == "" || strings.ContainsAny(epoch, ".,*>$"), c.AllowDirect, c.MaxAge != 0,
+		c.Storage != jetstream.FileStorage, c.MaxMsgsPerSubject != 1, c.Discard != jetstream.DiscardNew:
+		return nil, fmt.Errorf("%w: delete stream %s, which natskv has not made", backend.ErrDenied, c.Name)
 	}
 	kv, err := r.js.KeyValue(ctx, r.bucket)
 	if err != nil {
@@ -189,8 +188,8 @@ func (r *Register) stream(ctx context.Context) (jetstream.Stream, error) {
 	}
 	epoch := string(backend.NewNonce()[:16])
 	return r.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: name, Subjects: []string{"$KV." + r.bucket + "." + epoch + ".>"}, Replicas: 1, MaxMsgsPerSubject: 1,
-		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true,
+		Name: name, Subjects: []string{"$KV." + r.bucket + "." + epoch + ".>"}, Replicas: 1,
+		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true,
 	})
 }
 
@@ -202,10 +201,11 @@ func (r *Register) failed(err error) error {
 	last := r.nc.LastError() // the server does not answer a request for which a right is missing
 	var api *jetstream.APIError
 	switch {
-	case errors.Is(last, nats.ErrPermissionViolation), errors.Is(last, nats.ErrAuthorization), errors.Is(last, nats.ErrAuthExpired):
+	case errors.Is(last, nats.ErrPermissionViolation), errors.Is(last, nats.ErrAuthorization),
+		errors.Is(last, nats.ErrAuthExpired):
 		return fmt.Errorf("%w: check the user's credentials and rights: %w", backend.ErrDenied, last)
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
-		errors.Is(err, nats.ErrMaxPayload), errors.As(err, &api) && api.Code == 400:
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrMaxPayload),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.As(err, &api) && api.Code == 400:
 		return fmt.Errorf("%w: the server refuses a request: %w", backend.ErrDenied, err)
 	}
 	r.found.Store(nil) // it may be another bucket

@@ -6,8 +6,7 @@
 //	go run ./examples/postgres -id a
 //	go run ./examples/postgres -id b
 //
-// The table of the elections is made by the first process, or by "elect schema --apply" where the account may
-// not.
+// The first process makes the table of the elections, or "elect schema --apply" where its account may not.
 package main
 
 import (

@@ -1,6 +1,5 @@
 // Road moves three processes from one store to another and back, one deployment after the other, as
-// docs/migrate-from-zookeeper.md describes. In each deployment one process is killed. Each prints when it
-// leads.
+// docs/migrate-from-zookeeper.md describes. Each deployment kills one process. They print when they lead.
 //
 //	go run ./examples/road
 //
@@ -79,7 +78,8 @@ func deployments(ctx context.Context) (err error) {
 		log.Printf("deployment: all to %q, one after the other", stage)
 		for i := range fleet {
 			end(fleet[i], signals[i])
-			c := exec.Command(os.Args[0], "-member", fmt.Sprint("m", 3*deployment+i+1), "-dir", *dir, "-config", *configured)
+			name := fmt.Sprint("m", 3*deployment+i+1)
+			c := exec.Command(os.Args[0], "-member", name, "-dir", *dir, "-config", *configured)
 			c.Env, c.Stdout, c.Stderr = append(os.Environ(), stageKey+"="+stage), say, os.Stderr
 			if err := c.Start(); err != nil {
 				return err
@@ -139,7 +139,8 @@ func open(ctx context.Context, stage migration.Stage) (*election.Manager, error)
 	if err != nil {
 		return nil, err
 	}
-	store, err := migration.New(migration.Options{From: from, FromName: "old", To: to, ToName: "new", Stage: stage})
+	o := migration.Options{From: from, FromName: "old", To: to, ToName: "new", Stage: stage}
+	store, err := migration.New(o)
 	if err != nil {
 		return nil, err
 	}

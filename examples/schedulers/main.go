@@ -47,7 +47,7 @@ import (
 const name = "jobs"
 
 func main() {
-	file := flag.String("config", "", "a configuration file, which the environment overrides (default: the environment alone)")
+	file := flag.String("config", "", "a configuration file, which the environment overrides (default: none)")
 	web := flag.String("web", "127.0.0.1:8080", "the address of /metrics")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -96,14 +96,15 @@ func (n node) run(ctx context.Context) error {
 
 	r := prometheus.NewRegistry()
 	r.MustRegister(electionprom.New(m, electionprom.Options{}))
-	server := &http.Server{Handler: promhttp.HandlerFor(r, promhttp.HandlerOpts{}), ReadHeaderTimeout: 5 * time.Second}
+	metrics := promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+	server := &http.Server{Handler: metrics, ReadHeaderTimeout: 5 * time.Second}
 	defer server.Close()
 	go server.Serve(n.web)
 
 	var gate electiongocron.Gate
 	job := n.job(m.ID())
 	c := cron.New(cron.WithChain(cron.SkipIfStillRunning(cron.DefaultLogger)))
-	if _, err := c.AddFunc(n.schedule, func() { gate.Do(job) }); err != nil { // nodes that do not lead skip it
+	if _, err := c.AddFunc(n.schedule, func() { gate.Do(job) }); err != nil { // nodes that do not lead skip
 		return err
 	}
 	c.Start()
@@ -122,8 +123,7 @@ func (n node) job(id string) election.LeadFunc {
 }
 
 // write writes a row. If another leader has been elected before COMMIT, nothing is written, however long this
-// process was delayed. Without an election there is no other leader and no term table, so the write is not
-// fenced.
+// process was delayed. Without an election there is neither another leader nor a fence.
 func (n node) write(ctx context.Context, term uint64, id string) error {
 	const insert = "INSERT INTO job_run (term, node) VALUES (?, ?)"
 	if n.config.Backend != mysql.Name {
