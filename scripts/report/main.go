@@ -1,8 +1,7 @@
 // Report summarizes the output of one or several runs of "go test -json". It shows each failure at once and
 // in full, and each package when it has ended: how many tests ran, on which servers, and how many are left to
 // the full tier. At the end it names the slowest tests, tests that were skipped, cases that were repeated,
-// and servers that are missing, and tells each failure again: of a long run, the last lines are what is read
-// first.
+// and servers that are missing, and tells each failure again: the last lines of a long run are read first.
 //
 //	go test -json -short ./... | go run ./scripts/report
 //
@@ -56,12 +55,9 @@ type run struct {
 // counts has numbers of tests by how they ended: pass, fail, skip, or left to the full tier.
 type counts map[string]int
 
-// Of each list at the end, no more than this is printed: the slowest tests, failures, and what each of them
-// said.
 const (
-	mostSlow   = 20
-	mostFailed = 20
-	mostSaid   = 1500 // bytes
+	mostListed = 20   // tests that are slow, and failures
+	mostSaid   = 1500 // bytes of a failure
 )
 
 // A pkg is one package's tests.
@@ -152,7 +148,7 @@ func (r *run) testEnded(p *pkg, e event) {
 	p.count[ended]++
 	r.slowest = append(r.slowest, e)
 	slices.SortStableFunc(r.slowest, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-	r.slowest = r.slowest[:min(len(r.slowest), mostSlow)]
+	r.slowest = r.slowest[:min(len(r.slowest), mostListed)]
 }
 
 // written returns what a test has written, without the lines of go test itself.
@@ -187,7 +183,8 @@ func (r *run) packageEnded(p *pkg, e event) {
 		r.total[ended] += n
 	}
 	if len(p.count) > 0 || e.Action == "fail" {
-		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count["pass"], p.count["fail"], p.count["left"], e.Elapsed, note)
+		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n",
+			p.path, p.count["pass"], p.count["fail"], p.count["left"], e.Elapsed, note)
 	}
 }
 
@@ -217,8 +214,9 @@ func (r *run) end() {
 	slices.Sort(r.notes)
 	slices.Reverse(r.notes) // what is missing comes last, where it is not overlooked
 	fmt.Fprintf(r.out, "\n%s\n", strings.Join(r.notes, "\n"))
-	for _, failure := range r.failed[:min(len(r.failed), mostFailed)] {
+	for _, failure := range r.failed[:min(len(r.failed), mostListed)] {
 		fmt.Fprintf(r.out, "\nFAILED: %s\n", failure)
 	}
-	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.total["pass"], r.total["fail"], r.total["left"]+r.total["skip"])
+	n := r.total
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", n["pass"], n["fail"], n["left"]+n["skip"])
 }
