@@ -127,7 +127,7 @@ type job struct{}
 func (job) Kind() string { return "none" }
 
 // migrate makes River's tables. Members begin at once, so it takes a lock.
-func migrate(ctx context.Context, pool *pgxpool.Pool, driver *riverpgxv5.Driver, schema string) error {
+func migrate(ctx context.Context, pool *pgxpool.Pool, d *riverpgxv5.Driver, schema string) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, driver *riverpgxv5.Driver,
 	if _, err := conn.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
 		return err
 	}
-	m, err := rivermigrate.New(driver, &rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
+	m, err := rivermigrate.New(d, &rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
