@@ -11,8 +11,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// What an administrator does to the connections and rights of all members. Who edits records and rows is in
-// the tests of each store.
+// What an administrator does to the connections and rights of all members. Edits are in the stores' tests.
 
 // closing closes the members' connections again and again.
 func closing(addr string, do func(r *run)) fault {
@@ -36,9 +35,9 @@ func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) 
 }
 
 func redisAdmin(server *testbed.RedisServer) map[string]fault {
-	return map[string]fault{
-		"connections closed": closing(server.Addr(), func(r *run) { server.Do(r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }),
-	}
+	return map[string]fault{"connections closed": closing(server.Addr(), func(r *run) {
+		server.Do(r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	})}
 }
 
 // sqlFaults are faults that an administrator of a database can cause.
@@ -52,8 +51,7 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 			r.wait(ttl/2, 2*ttl)
 			s.Exec(r, "GRANT "+rights+" TO "+user)
 		}),
-		// Another client takes all connections, after those of the members were closed. The server keeps one
-		// for the administrator.
+		// Another client takes all connections but the administrator's, after the members' were closed.
 		"connections used up": while(s.Addr(), byCall, func(r *run) {
 			s.Exec(r, "SET GLOBAL max_connections = 12")
 			d.Disconnect(r)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/go-election/go-election/conformance"
 )
 
 // A Board is a file that a process shares with the harness. It has the belief of the
@@ -43,6 +45,12 @@ func (b *Board) belief(election int) (held belief) {
 		binary.Decode(text, binary.NativeEndian, &held)
 	}
 	return held
+}
+
+// entry is the line of the history that says so.
+func (b belief) entry(process, election string) conformance.Entry {
+	return conformance.Entry{Process: process, Election: election, Kind: conformance.Believed,
+		Term: b.Term, From: b.From, To: b.To}
 }
 
 // ok reports whether there is a belief: it was sampled twice.

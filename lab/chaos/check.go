@@ -16,8 +16,7 @@ import (
 // and a server share the machine with other histories.
 const Lateness = 20 * time.Second
 
-// Check returns the joined errors of all rules that a history breaks. Each error quotes
-// its rule.
+// Check returns the joined errors of all rules that a history breaks. Each quotes its rule.
 func Check(h *History) error {
 	entries := make(conformance.History, 0, len(h.Lines))
 	for _, l := range h.Lines {
@@ -26,14 +25,14 @@ func Check(h *History) error {
 	return errors.Join(conformance.Check(entries), checkLiveness(h), checkComplete(h))
 }
 
-// checkLiveness checks the time from each heal to the next leaders (L3). While the machine
-// is too busy to run the harness, it is too busy to run servers, so ten times that time is
-// added to the bound.
+// checkLiveness checks the time from each heal to the next leaders (L3). A machine that is too busy to run
+// the harness is too busy to run servers, so ten times that time is added to the bound.
 func checkLiveness(h *History) error {
 	for _, heal := range h.Heals {
 		late := Lateness + 10*heal.Stalled
 		if took := heal.Led - heal.At; !heal.Live || took > h.Bound+late {
-			return fmt.Errorf("L3 (after the last heal every election has a leader within a bound): %v after the heal at %v, the bound is %v and %v for a busy machine",
+			return fmt.Errorf("L3 (after the last heal every election has a leader within a bound): "+
+				"%v after the heal at %v, the bound is %v and %v for a busy machine",
 				took.Round(time.Millisecond), heal.At, h.Bound, late)
 		}
 	}
@@ -42,12 +41,9 @@ func checkLiveness(h *History) error {
 
 // checkComplete makes sure that the history has lines of all kinds.
 func checkComplete(h *History) error {
-	seen := map[conformance.EntryKind]int{}
-	for _, l := range h.Lines {
-		seen[l.Kind]++
-	}
-	for _, kind := range []conformance.EntryKind{Started, conformance.Granted, conformance.Renewed, conformance.Believed} {
-		if seen[kind] == 0 {
+	all := []conformance.EntryKind{Started, conformance.Granted, conformance.Renewed, conformance.Believed}
+	for _, kind := range all {
+		if !slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Kind == kind }) {
 			return fmt.Errorf("the history has no line of kind %q: nothing was checked", kind)
 		}
 	}
@@ -61,7 +57,7 @@ func checkComplete(h *History) error {
 func (h *History) markHits() {
 	for _, b := range h.Bands {
 		isProcess := slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Process == b.Target })
-		b.Bit = b.hit || slices.ContainsFunc(h.Lines, func(l Line) bool {
+		b.Bit = slices.ContainsFunc(h.Lines, func(l Line) bool {
 			return b.proof(b, l) && (!isProcess || l.Process == b.Target)
 		})
 	}
@@ -69,9 +65,6 @@ func (h *History) markHits() {
 
 // A proof reports whether a line shows that a fault hit a leader.
 type proof func(b *Band, l Line) bool
-
-// byTarget: the process led when it was hit, which was decided when the fault was injected.
-func byTarget(*Band, Line) bool { return false }
 
 // byEnd: a leadership ended during the fault or soon after.
 func byEnd(b *Band, l Line) bool {

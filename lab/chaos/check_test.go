@@ -36,7 +36,7 @@ func good() *History {
 		leadership("a1", name, 1, 1000*ms, 3000*ms)
 		leadership("b1", name, 2, 5000*ms, 8000*ms)
 	}
-	h.Bands = []*Band{{Name: "kill -9", Target: "a1", From: 3000 * ms, To: 4000 * ms, proof: byTarget, hit: true}}
+	h.Bands = []*Band{{Name: "kill -9", Target: "a1", From: 3000 * ms, To: 4000 * ms, proof: func(*Band, Line) bool { return true }}}
 	h.Heals = []Heal{{At: 4000 * ms, Led: 5000 * ms, Live: true}}
 	h.markHits()
 	return h
@@ -118,7 +118,7 @@ func TestAFaultThatHitNoLeaderDoesNotCount(t *testing.T) {
 	quiet := &Band{Name: "cut off", Target: "c1", From: 5500 * ms, To: 5600 * ms, proof: byCall}
 	ended := &Band{Name: "failover, writes lost", From: 2900 * ms, To: 2950 * ms, proof: byEnd}
 	early := &Band{Name: "failover, writes lost", From: 100 * ms, To: 200 * ms, proof: byEnd}
-	missed := &Band{Name: "kill -9", Target: "c1", From: 3000 * ms, To: 4000 * ms, proof: byTarget}
+	missed := &Band{Name: "kill -9", Target: "c1", From: 3000 * ms, To: 4000 * ms, proof: func(*Band, Line) bool { return false }}
 	h.Bands = []*Band{quiet, ended, early, missed}
 	h.markHits()
 	if quiet.Bit || !ended.Bit || early.Bit || missed.Bit {

@@ -40,6 +40,11 @@ func startChild(t testing.TB, r Role, place int) *child {
 	}
 	cmd.Env = append(cmd.Env, RoleVariable+"="+string(text), "GOMAXPROCS=2")
 	cmd.Stderr = log
+	t.Cleanup(func() {
+		if text, _ := os.ReadFile(r.file("log")); t.Failed() {
+			t.Logf("%s wrote:\n%.3000s", r.Process, text)
+		}
+	})
 	return &child{r, testbed.StartMember(t, r.Process, cmd), place, board}
 }
 
@@ -60,7 +65,7 @@ func (c *child) lines() ([]Line, error) {
 	}
 	for i, name := range c.Elections {
 		held := c.board.belief(i)
-		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: held.Term, From: held.From, To: held.To}
+		e := held.entry(c.Process, name)
 		if held.ok() && !recorded[e.Leadership()] {
 			lines = append(lines, Line{Entry: e})
 		}

@@ -1,5 +1,4 @@
-// Package chaos runs real processes on real servers, injects real faults, and checks
-// what the processes did.
+// Package chaos runs real processes on real servers, injects real faults, and checks what they did.
 //
 // # A history
 //
@@ -38,6 +37,5 @@
 // apart. On stores where another process can take over from a stopped leader,
 // pauses longer than a TTL must cause a late write in some history of a run.
 //
-// "make chaos" runs histories and adds them to docs/chaos.json. "go test" runs two short
-// histories for each backend.
+// "make chaos" adds histories to docs/chaos.json. "go test" runs two short ones for each backend.
 package chaos

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"crypto/rand"
 	"errors"
 	"testing"
 	"time"
@@ -58,7 +57,7 @@ func (p *pair[S]) failovers() map[string]fault {
 		}),
 		"failover, a grant lost": p.failover(func(r *run) {
 			p.standby.StopReplication(r)
-			r.someLeader().Resign() // another member is granted the lease, and the standby does not receive that
+			r.someLeader().Resign() // another is granted the lease, and the standby does not receive that
 			r.wait(ttl/4, ttl)
 		}),
 	}
@@ -67,8 +66,8 @@ func (p *pair[S]) failovers() map[string]fault {
 // pairSite is a primary with a replica.
 func pairSite(t testing.TB, k testbed.Kind) *Site {
 	o := testbed.Options{Args: []string{"--sync-binlog=1"}}
-	if k == testbed.MySQL { // MariaDB has them built in
-		o.Args = append(o.Args, "--plugin-load-add=semisync_source.so", "--plugin-load-add=semisync_replica.so")
+	if k == testbed.MySQL { // MariaDB has it built in
+		o.Args = append(o.Args, "--plugin-load-add=semisync_source.so;semisync_replica.so")
 	}
 	primary := testbed.StartPrimary(t, k, o)
 	replica := testbed.StartReplica(t, primary)
@@ -76,7 +75,8 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	makeTables(t, d, "")
 	replica.CatchUp(t, primary)
 	p := &pair[*testbed.Server]{primary, replica, testbed.StartReplica}
-	return newSite(t, "mysql on "+string(k)+" x2", greatestTTL, []string{primary.Addr()}, mysqlEnviron(d), p.failovers(), map[string]fault{
+	site := newSite(t, "mysql on "+string(k)+" x2", greatestTTL, mysqlEnviron("mysql", d), primary.Addr())
+	return site.with(p.failovers(), map[string]fault{
 		"failover, semi-synchronous": func(r *run) {
 			semiSync(r, p.primary, p.standby)
 			p.failover(func(*run) {})(r)
@@ -86,15 +86,17 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 
 // semiSync makes the primary acknowledge a commit only after the replica has received it.
 func semiSync(r *run, primary, replica *testbed.Server) {
-	source, follower := "rpl_semi_sync_master", "rpl_semi_sync_slave"
+	source, sink := "rpl_semi_sync_master", "rpl_semi_sync_slave"
 	if primary.Kind() == testbed.MySQL {
-		source, follower = "rpl_semi_sync_source", "rpl_semi_sync_replica"
+		source, sink = "rpl_semi_sync_source", "rpl_semi_sync_replica"
 	}
-	replica.Exec(r, "SET GLOBAL "+follower+"_enabled = ON", "STOP REPLICA IO_THREAD", "START REPLICA IO_THREAD")
-	primary.Exec(r, "SET GLOBAL "+source+"_timeout = 600000", "SET GLOBAL "+source+"_wait_point = 'AFTER_SYNC'", "SET GLOBAL "+source+"_enabled = ON")
+	replica.Exec(r, "SET GLOBAL "+sink+"_enabled = ON", "STOP REPLICA IO_THREAD", "START REPLICA IO_THREAD")
+	for _, setting := range []string{"timeout = 600000", "wait_point = 'AFTER_SYNC'", "enabled = ON"} {
+		primary.Exec(r, "SET GLOBAL "+source+"_"+setting)
+	}
 	testbed.Eventually(r, 2*time.Minute, "the replica acknowledges commits", func() error {
 		var name, clients string
-		err := primary.Admin().QueryRowContext(r.Context(), "SHOW STATUS LIKE '"+source+"_clients'").Scan(&name, &clients)
+		err := primary.Admin().QueryRow("SHOW STATUS LIKE '"+source+"_clients'").Scan(&name, &clients)
 		if err == nil && clients == "0" {
 			err = errors.New("it does not")
 		}
@@ -106,8 +108,10 @@ func semiSync(r *run, primary, replica *testbed.Server) {
 func postgresPair(t testing.TB) *Site {
 	primary := testbed.StartPostgres(t, testbed.Options{})
 	d := postgresDatabase(t, primary)
-	p := &pair[*testbed.PostgresServer]{primary, testbed.StartPostgresStandby(t, primary), testbed.StartPostgresStandby}
-	return newSite(t, "postgres x2", greatestTTL, []string{primary.Addr()}, postgresEnviron(d), p.failovers(), map[string]fault{
+	another := testbed.StartPostgresStandby
+	p := &pair[*testbed.PostgresServer]{primary, another(t, primary), another}
+	site := newSite(t, "postgres x2", greatestTTL, postgresEnviron(d), primary.Addr())
+	return site.with(p.failovers(), map[string]fault{
 		"failover, synchronous": func(r *run) {
 			p.primary.Synchronous(r)
 			p.failover(func(*run) {})(r)
@@ -119,7 +123,8 @@ func postgresPair(t testing.TB) *Site {
 func redisPair(t testing.TB) *Site {
 	master := testbed.StartRedis(t, testbed.Options{})
 	p := &pair[*testbed.RedisServer]{master, testbed.StartRedisReplica(t, master), testbed.StartRedisReplica}
-	return newSite(t, "redis x2", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text()), p.failovers(), map[string]fault{
+	site := newSite(t, "redis x2", greatestTTL, redisEnviron(), master.Addr())
+	return site.with(p.failovers(), map[string]fault{
 		// The same process, perhaps with older data: its replica is promoted, and then it is again.
 		"failover, and back": func(r *run) {
 			master, replica := p.primary, p.standby
@@ -141,7 +146,8 @@ func redisPair(t testing.TB) *Site {
 func redisWaits(t testing.TB) *Site {
 	master := testbed.StartRedis(t, testbed.Options{})
 	replica := testbed.StartRedisReplica(t, master)
-	return newSite(t, "redis x2 waits", greatestTTL, []string{master.Addr()}, redisEnviron(rand.Text(), "WAIT_REPLICAS", "1"), map[string]fault{
+	site := newSite(t, "redis x2 waits", greatestTTL, redisEnviron("WAIT_REPLICAS", "1"), master.Addr())
+	return site.with(map[string]fault{
 		"failover, old master goes on": func(r *run) {
 			r.inject(master.Addr(), byEnd, func() {
 				replica.Promote(r)

@@ -20,27 +20,24 @@ const longPause = "pause, long"
 
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// strike is a fault of the process that leads. It counts if that led when it was hit, by do. The rest
-// follows.
+// strike is a fault of the process that leads. It counts if that led when it was hit, by do; then comes rest.
 func strike(do, rest func(r *run, c *child)) fault {
 	return func(r *run) {
 		c, at, led := r.someLeader(), Now(), false
-		r.inject(c.Process, byTarget, func() {
+		r.inject(c.Process, func(*Band, Line) bool { return led }, func() {
 			do(r, c)
 			led = c.ledAfter(at)
 			rest(r, c)
-		}).hit = led
+		})
 	}
 }
 
 // nothing is done to a process that is to be asked first whether it leads.
 func nothing(*run, *child) {}
 
-func stop(_ *run, c *child) { c.Stop() }
-
 // pause is a fault of the process that leads: it is stopped for some time.
 func pause(least, most time.Duration) fault {
-	return strike(stop, func(r *run, c *child) {
+	return strike(func(_ *run, c *child) { c.Stop() }, func(r *run, c *child) {
 		r.wait(least, most)
 		c.resume()
 	})
@@ -127,7 +124,7 @@ func while(target string, proof proof, do func(r *run)) fault {
 }
 
 // harm is a fault of a server: it is harmed for some time.
-func harm(addr string, proof proof, do func(t testing.TB), least, most time.Duration, undo func(t testing.TB)) fault {
+func harm(addr string, proof proof, do, undo func(testing.TB), least, most time.Duration) fault {
 	return while(addr, proof, func(r *run) {
 		do(r)
 		r.wait(least, most)
@@ -138,9 +135,9 @@ func harm(addr string, proof proof, do func(t testing.TB), least, most time.Dura
 // serverFaults are faults of a store's only server.
 func serverFaults(s *testbed.Daemon) map[string]fault {
 	return map[string]fault{
-		"server killed":         harm(s.Addr(), byCall, s.Kill, ttl/10, ttl, s.Start),
-		"server stopped, short": harm(s.Addr(), byCall, s.Stop, ttl/4, ttl, s.Continue),
-		"server stopped, long":  harm(s.Addr(), byCall, s.Stop, ttl, 5*ttl/2, s.Continue),
+		"server killed":         harm(s.Addr(), byCall, s.Kill, s.Start, ttl/10, ttl),
+		"server stopped, short": harm(s.Addr(), byCall, s.Stop, s.Continue, ttl/4, ttl),
+		"server stopped, long":  harm(s.Addr(), byCall, s.Stop, s.Continue, ttl, 5*ttl/2),
 	}
 }
 

@@ -24,7 +24,7 @@ type Figure struct {
 	Faults     int      `json:"faults"`           // injected
 	Bites      int      `json:"bites"`            // faults that hit a leader
 	Violations int      `json:"violations"`       // histories that broke a rule
-	Late       int      `json:"unfenced"`         // late writes, which a resource without a fence would have accepted
+	Late       int      `json:"unfenced"`         // late writes, as in [History]
 	Seed       uint64   `json:"seed"`             // greatest one used
 	Gaps       Gaps     `json:"gaps"`             // times without a leader
 	Broken     []uint64 `json:"broken,omitempty"` // seeds of the histories that broke a rule

@@ -12,13 +12,14 @@ import (
 // guardStopped is the fault of a guard that releases later than another process leads.
 const guardStopped = "guard stopped, kill -9"
 
-// withGuarded adds sites with these names, each process of which has a guard.
-func withGuarded(sites map[string]func(t testing.TB) *Site, names ...string) map[string]func(t testing.TB) *Site {
-	for _, name := range names {
-		open := sites[name]
-		sites[name+" guarded"] = func(t testing.TB) *Site { return guarded(open(t)) }
+// Each process of these sites has a guard.
+func init() {
+	for _, name := range []string{
+		"mysql on MariaDB", "postgres", "redis", "etcd", "s3", "consul", "kubernetes", "zookeeper",
+	} {
+		open := Sites[name]
+		Sites[name+" guarded"] = func(t testing.TB) *Site { return guarded(open(t)) }
 	}
-	return sites
 }
 
 // guarded gives each process of a site a guard.
@@ -26,9 +27,10 @@ func guarded(s *Site) *Site {
 	environ := s.environ
 	s.Backend += " guarded"
 	s.environ = func(i int) []string { return append(environ(i), "ELECTION_GUARD=true") }
-	s.faults["guard killed, kill -9"] = killWithGuard(syscall.SIGKILL)
-	s.faults[guardStopped] = killWithGuard(syscall.SIGSTOP)
-	return s
+	return s.with(map[string]fault{
+		"guard killed, kill -9": killWithGuard(syscall.SIGKILL),
+		guardStopped:            killWithGuard(syscall.SIGSTOP),
+	})
 }
 
 // killWithGuard sends the guard of a leader a signal, and kills the leader. A guard that was stopped resumes

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -37,7 +38,7 @@ type Line struct {
 // Kinds of lines, in addition to those of package conformance.
 const (
 	Started conformance.EntryKind = "started" // the process started
-	Called  conformance.EntryKind = "called"  // a call did not succeed, or is not known to have, for one election
+	Called  conformance.EntryKind = "called"  // a call for one election is not known to have succeeded
 )
 
 // note appends a line to the journal of the process, by one system call, so that it survives a kill of the
@@ -53,26 +54,20 @@ func (w *writer) note(l Line) {
 	}
 }
 
-// readJournal returns the lines of a file. The last may be cut short if the process
-// was killed.
+// readJournal returns the lines of a file. A kill may have cut the last short.
 func readJournal(name string) (lines []Line, err error) {
 	text, err := os.ReadFile(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // the process was killed, or the run had ended, before it could do anything
+	if errors.Is(err, fs.ErrNotExist) { // the process was killed before it could do anything
 		return nil, nil
-	case err != nil:
-		return nil, err
 	}
-	for n := 1; len(text) > 0; n++ {
-		line, rest, whole := bytes.Cut(text, []byte("\n"))
-		if text = rest; !whole {
-			break
-		}
+	for d := json.NewDecoder(bytes.NewReader(text)); err == nil; {
 		var l Line
-		if err := json.Unmarshal(line, &l); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		if err = d.Decode(&l); err == nil {
+			lines = append(lines, l)
 		}
-		lines = append(lines, l)
 	}
-	return lines, nil
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return lines, nil
+	}
+	return nil, fmt.Errorf("line %d of %s: %w", len(lines)+1, name, err)
 }

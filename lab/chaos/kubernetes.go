@@ -25,14 +25,14 @@ func kubernetesSite(t testing.TB) *Site {
 	namespace, file := k.Namespace(t), k.AdminKubeconfig(t)
 	c := &cluster{k, "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"}
 	how := func(proxies []*testbed.Proxy) []string {
-		return environ("kubernetes", "KUBECONFIG", testbed.KubeconfigAt(t, file, proxies[0].Addr()), "NAMESPACE", namespace)
+		config := testbed.KubeconfigAt(t, file, proxies[0].Addr())
+		return environ("kubernetes", "KUBECONFIG", config, "NAMESPACE", namespace)
 	}
 	// A Lease that was restored is observed for the greatest TTL, which here is the TTL of all.
-	return newSite(t, "kubernetes", ttl, []string{k.Addr()}, how, serverFaults(k.Daemon), c.storeFaults())
+	return newSite(t, "kubernetes", ttl, how, k.Addr()).with(serverFaults(k.Daemon), c.storeFaults())
 }
 
-// storeFaults are faults of the etcd below the API server. They end when the API server
-// has found etcd again.
+// storeFaults are faults of the etcd below the API server. They end when that has found etcd again.
 func (c *cluster) storeFaults() map[string]fault {
 	store := c.Etcd()
 	undo := func(mend ...func(t testing.TB)) func(t testing.TB) {
@@ -44,12 +44,12 @@ func (c *cluster) storeFaults() map[string]fault {
 		}
 	}
 	return map[string]fault{
-		"etcd killed":  harm(store.Addr(), byCall, store.Kill, ttl/10, ttl, undo(store.Start)),
-		"etcd stopped": harm(store.Addr(), byCall, store.Stop, ttl/4, 5*ttl/2, undo(store.Continue)),
+		"etcd killed":  harm(store.Addr(), byCall, store.Kill, undo(store.Start), ttl/10, ttl),
+		"etcd stopped": harm(store.Addr(), byCall, store.Stop, undo(store.Continue), ttl/4, 5*ttl/2),
 		"API server and etcd killed": harm(store.Addr(), byCall, func(t testing.TB) {
 			c.Kill(t)
 			store.Kill(t)
-		}, ttl/10, ttl, undo(store.Start, c.Start)),
+		}, undo(store.Start, c.Start), ttl/10, ttl),
 		// A restore from a copy that lacks the last writes. As an operator must, it waits for the
 		// greatest TTL after the old cluster has stopped.
 		"etcd restored": while(store.Addr(), byCall, func(r *run) {

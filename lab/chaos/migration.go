@@ -3,15 +3,14 @@
 package chaos
 
 import (
-	"crypto/rand"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// The stages of a migration from ZooKeeper to MySQL and back, in the order in which a fleet goes through
-// them.
+// The stages of a migration from ZooKeeper to MySQL and back, in the order of a fleet.
 var stages = []string{"both", "to", "both", "from"}
 
 // migrationSite is a migration. Its members begin at the stage "both".
@@ -20,9 +19,10 @@ func migrationSite(t testing.TB) *Site {
 	s := testbed.Start(t, testbed.MariaDB, testbed.Options{Clock: true})
 	d := s.Database(t)
 	makeTables(t, d, "")
-	from, to, stage := zooKeeperEnviron("/"+rand.Text()), mysqlEnviron(d), 0
+	from, to, stage := zooKeeperEnviron(), mysqlEnviron("mysql", d), 0
 	how := func(proxies []*testbed.Proxy) []string {
-		return append(append(from(proxies[:1]), to(proxies[1:])...), environ("migration", "FROM", "zookeeper", "TO", "mysql", "STAGE", stages[stage%len(stages)])...)
+		own := environ("migration", "FROM", "zookeeper", "TO", "mysql", "STAGE", stages[stage%len(stages)])
+		return slices.Concat(from(proxies[:1]), to(proxies[1:]), own)
 	}
 
 	// One member after the other ends, or is killed, and starts again at the next stage.
@@ -37,8 +37,9 @@ func migrationSite(t testing.TB) *Site {
 			r.wait(0, ttl)
 		}
 	})
-	return newSite(t, "migration", greatestTTL+ttl, []string{z.Addr(), s.Addr()}, how,
-		on("ZooKeeper", serverFaults(z)), on("MariaDB", serverFaults(s.Daemon)), map[string]fault{nextStage: move})
+	site := newSite(t, "migration", greatestTTL+ttl, how, z.Addr(), s.Addr())
+	site.faults[nextStage] = move
+	return site.with(on("ZooKeeper", serverFaults(z)), on("MariaDB", serverFaults(s.Daemon)))
 }
 
 // nextStage is the fault of a fleet that is restarted at the next stage of its migration.

@@ -60,7 +60,6 @@ type Band struct {
 	From, To time.Duration
 
 	proof proof // decides afterwards whether the fault hit a leader
-	hit   bool  // for byTarget: decided when the fault was injected
 	Bit   bool  // the fault hit a leader
 }
 
@@ -88,8 +87,8 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	t.Helper()
 	// In memory: a process that waits for a disk to record a line has no time to lead.
 	dir := testbed.TempDir(t)
-	r := &run{TB: t, Site: s, Rand: rand.New(rand.NewPCG(seed, 1)), dir: dir,
-		history: &History{Backend: s.Backend, Fault: name, Seed: seed, Bound: s.Bound, TakesOver: s.takesOver}}
+	h := &History{Backend: s.Backend, Fault: name, Seed: seed, Bound: s.Bound, TakesOver: s.takesOver}
+	r := &run{TB: t, Site: s, Rand: rand.New(rand.NewPCG(seed, 1)), dir: dir, history: h}
 	if _, there := s.faults[name]; !there {
 		t.Fatalf("%s has no fault %q, but %q", s.Backend, name, sorted(s.faults))
 	}
@@ -98,15 +97,6 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	for i := range r.current {
 		r.start(i)
 	}
-	t.Cleanup(func() {
-		for _, c := range r.all {
-			if t.Failed() {
-				if text, _ := os.ReadFile(c.file("log")); len(text) > 0 {
-					t.Logf("%s wrote:\n%.3000s", c.Process, text)
-				}
-			}
-		}
-	})
 	live := r.awaitLeaders()
 	for live && (len(r.history.Bands) == 0 || Now()-r.history.From < length) {
 		r.wait(ttl/4, ttl) // so that the fault comes at any moment between two renewals
@@ -114,7 +104,11 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 			r.fault = r.pick()
 		}
 		s.faults[r.fault](r)
-		r.restartEnded()
+		for i, c := range r.current {
+			if c.Ended() {
+				r.start(i)
+			}
+		}
 		live = r.awaitLeaders()
 	}
 	r.wait(ttl/4, ttl/2)
@@ -172,15 +166,6 @@ func (r *run) start(i int) {
 		Environ: append(r.environ(i), "ELECTION_TTL="+ttl.String()), Elections: elections,
 	}, i)
 	r.all = append(r.all, r.current[i])
-}
-
-// restartEnded starts replacements of the members that have ended.
-func (r *run) restartEnded() {
-	for i, c := range r.current {
-		if c.Ended() {
-			r.start(i)
-		}
-	}
 }
 
 // leader returns the leader of an election, by a sample from after since, or nil.
@@ -257,17 +242,15 @@ func (r *run) again(length, least, most time.Duration, do func()) {
 }
 
 // inject records a fault for as long as f runs.
-func (r *run) inject(target string, proof proof, f func()) *Band {
+func (r *run) inject(target string, proof proof, f func()) {
 	band := &Band{Name: r.fault, Target: target, From: Now(), proof: proof}
 	r.history.Bands = append(r.history.Bands, band)
 	f()
 	band.To = Now()
-	return band
 }
 
-// ledAfter reports whether a process believed that it led after this time, or so shortly
-// before that it may not have sampled since. If so, stopping or killing it then hit a
-// leader.
+// ledAfter reports whether a process believed that it led after this time, or so shortly before that it may
+// not have sampled since. Stopping or killing it then hit a leader.
 func (c *child) ledAfter(at time.Duration) bool {
 	for i := range c.Elections {
 		if c.board.belief(i).leads(at - 2*sampleAge) {

@@ -28,15 +28,17 @@ func (f Figures) WriteInto(name string) error {
 	}
 	var b strings.Builder
 	b.WriteString(before + figuresBegin)
-	fmt.Fprintln(&b, "| backend | histories | faults that hit a leader | histories that broke a rule | no leader: median | longest |")
-	fmt.Fprintln(&b, "|---|---:|---:|---:|---:|---:|")
+	b.WriteString("| backend | histories | faults that hit a leader | histories that broke a rule | " +
+		"no leader: median | longest |\n|---|---:|---:|---:|---:|---:|\n")
 	for _, l := range f.Totals() {
-		fmt.Fprintf(&b, "| %s | %d | %d of %d | %d | %s | %s |\n", l.Backend, l.Histories, l.Bites, l.Faults, l.Violations,
-			brief(l.Gaps.Quantile(.5)), brief(l.Gaps.Quantile(1)))
+		fmt.Fprintf(&b, "| %s | %d | %d of %d | %d | %s | %s |\n", l.Backend, l.Histories, l.Bites, l.Faults,
+			l.Violations, brief(l.Gaps.Quantile(.5)), brief(l.Gaps.Quantile(1)))
 	}
 	for _, l := range f {
 		if l.Violations > 0 {
-			fmt.Fprintf(&b, "\n%s, %s: %d of %d histories broke a rule, seeds %s.\n", l.Backend, l.Fault, l.Violations, l.Histories, strings.Trim(fmt.Sprint(l.Broken), "[]"))
+			seeds := strings.Trim(fmt.Sprint(l.Broken), "[]")
+			fmt.Fprintf(&b, "\n%s, %s: %d of %d histories broke a rule, seeds %s.\n",
+				l.Backend, l.Fault, l.Violations, l.Histories, seeds)
 		}
 	}
 	b.WriteString(figuresEnd + after)

@@ -148,7 +148,7 @@ func (w *writer) sample() {
 			held := &beliefs[i]
 			if held.Term != 0 && (l == nil || l.Term != held.Term) {
 				if held.ok() {
-					w.note(Line{Entry: conformance.Entry{Kind: conformance.Believed, Election: e.Name(), Term: held.Term, From: held.From, To: held.To}})
+					w.note(Line{Entry: held.entry(w.Process, e.Name())})
 				}
 				*held = belief{}
 				w.board.show(i, *held)
