@@ -40,10 +40,8 @@ func TestServersAndDataGoWithTheTestBinary(t *testing.T) {
 				t.Fatal("the helper has not started a server")
 			}
 			Eventually(t, patience, "the server and its data are gone", func() error {
-				// A zombie has ended, but its parent has not waited for it.
-				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-				if err == nil && !strings.Contains(string(stat), ") Z ") {
-					return fmt.Errorf("process %d still runs: %s", pid, stat)
+				if stopped, others := threads(pid); stopped+others > 0 {
+					return fmt.Errorf("process %d still runs", pid)
 				}
 				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 					return fmt.Errorf("%s still exists: %v", dir, err)

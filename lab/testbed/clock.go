@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Step moves the wall clock of a running server, forwards or backwards. Steps add up and survive a restart.
-// The server must have been started with Clock. Step leaves the monotonic clock alone, by which the server
-// waits.
+// Step moves the wall clock of a running server that was started with Clock, forwards or backwards. Steps add
+// up and survive a restart. Step leaves the monotonic clock alone, by which the server waits.
 func (d *Daemon) Step(t testing.TB, by time.Duration) {
 	t.Helper()
 	d.requireRunning(t, "Step")
@@ -31,8 +30,8 @@ func (d *Daemon) setClock() {
 	if library == "" {
 		check(&missing{d.kind, "libfaketime for " + string(d.kind), "Debian: libfaketime"})
 	}
-	if d.kind == Redis {
-		library += ":libc.so.6" // whose malloc comes before that of jemalloc, which reads the clock before the library is ready
+	if d.kind == Redis { // whose jemalloc would read the clock before the library is ready
+		library += ":libc.so.6"
 	}
 	d.clock = filepath.Join(d.dir, "clock")
 	check(writeClock(d.clock, 0))

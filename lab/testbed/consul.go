@@ -14,7 +14,8 @@ import (
 )
 
 // ConsulACL, among [Options].Args, denies all requests without a token.
-const ConsulACL = `-hcl=acl {enabled = true, default_policy = "deny", tokens {initial_management = "` + ConsulToken + `"}}`
+const ConsulACL = `-hcl=acl {enabled = true, default_policy = "deny",
+	tokens {initial_management = "` + ConsulToken + `"}}`
 
 // ConsulToken is the token of the administrator, with ConsulACL.
 const ConsulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
@@ -25,12 +26,10 @@ func StartConsul(t testing.TB, o Options) *Daemon {
 	return startOwn(t, func() *Daemon { return startConsul(o) })
 }
 
-// SharedConsul returns the server that all tests of the binary share. Tests must not inject faults into it.
-// Each takes its own prefix.
+// SharedConsul returns the server that all tests of the binary share. Each takes its own prefix.
 var SharedConsul = share(func() *Daemon { return startConsul(Options{}) })
 
-// StartConsulCluster starts n servers for this test, each on a host of its own. All of them answer clients
-// when it returns.
+// StartConsulCluster starts n servers for this test, each on a host of its own.
 func StartConsulCluster(t testing.TB, n int) []*Daemon {
 	t.Helper()
 	return startCluster(t, n, func(hosts []*Host, i int) *Daemon {
@@ -41,8 +40,8 @@ func StartConsulCluster(t testing.TB, n int) []*Daemon {
 		d := newConsul(Options{})
 		d.addr = hosts[i].IP() + ":8500"
 		d.configureConsul([3]int{8500, 8300, 8301}, map[string]any{
-			"bootstrap_expect": n, "retry_join": peers, "retry_interval": "1s", "node_name": fmt.Sprint("node", i+1),
-			"bind_addr": peers[i], "client_addr": hosts[i].IP(),
+			"bootstrap_expect": n, "retry_join": peers, "retry_interval": "1s",
+			"node_name": fmt.Sprint("node", i+1), "bind_addr": peers[i], "client_addr": hosts[i].IP(),
 		})
 		return d
 	})
@@ -100,13 +99,13 @@ func (d *Daemon) configureConsul(port [3]int, own map[string]any) {
 		"connect":     map[string]any{"enabled": false}, "peering": map[string]any{"enabled": false},
 		"disable_update_check": true, "skip_leave_on_interrupt": true, "leave_on_terminate": false,
 		"telemetry": map[string]any{"prometheus_retention_time": "1h", "disable_hostname": true},
-		"limits":    map[string]any{"http_max_conns_per_client": 10000}, // all test processes have one address
+		"limits":    map[string]any{"http_max_conns_per_client": 10000}, // all tests have one address
 	}
 	if d.ca != nil {
 		ports["http"], ports["https"] = -1, port[0]
 		config["tls"] = map[string]any{"https": map[string]any{
-			"ca_file":   d.ca.file("ca.pem"),
-			"cert_file": d.ca.file("server-cert.pem"), "key_file": d.ca.file("server-key.pem"),
+			"ca_file":   d.ca.file,
+			"cert_file": d.ca.certFile, "key_file": d.ca.keyFile,
 		}}
 	}
 	maps.Copy(config, own)

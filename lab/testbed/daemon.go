@@ -82,15 +82,11 @@ func (d *Daemon) onPort(command func(port int) []string) *Daemon {
 	d.addr = loopback(port)
 	d.command = command(port)
 	check(d.spawn())
-	if err := d.await(); err != nil {
-		d.remove()
-		check(err)
-	}
+	check(d.await())
 	return d
 }
 
-// spawn starts the process, and does not wait until it answers: the nodes of a cluster do so after all of
-// them have been started.
+// spawn starts the process, and does not wait until it answers, which may need the cluster's other nodes.
 func (d *Daemon) spawn() error {
 	command := d.command
 	if d.host != nil {
@@ -212,7 +208,7 @@ func (d *Daemon) CAFile() string {
 	if d.ca == nil {
 		return ""
 	}
-	return d.ca.file("ca.pem")
+	return d.ca.file
 }
 
 // TLSConfig makes a client trust the server, and has a client certificate if clients need one. Its RootCAs
@@ -223,7 +219,7 @@ func (d *Daemon) TLSConfig() *tls.Config {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(d.ca.cert)
-	return &tls.Config{RootCAs: pool, Certificates: d.certs, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	return &tls.Config{RootCAs: pool, Certificates: d.certs, ServerName: "127.0.0.1"}
 }
 
 // ClientFiles makes a certificate of the server's authority for a client of that name, and returns the files

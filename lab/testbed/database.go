@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
@@ -31,7 +30,7 @@ func (s *Server) Database(t testing.TB) *Database {
 	t.Helper()
 	d := &Database{Name: "test_" + random(), Admin: s.AdminConfig(), server: s}
 	d.Admin.DBName = d.Name
-	NoError(t, s.exec("CREATE DATABASE "+d.Name))
+	s.Exec(t, "CREATE DATABASE "+d.Name)
 	t.Cleanup(func() { s.tidy("DROP DATABASE IF EXISTS " + d.Name) })
 	d.User = d.AddUser(t)
 	return d
@@ -57,30 +56,31 @@ func (d *Database) AddUser(t testing.TB) *mysql.Config {
 // Disconnect closes the connections of User on the server's side.
 func (d *Database) Disconnect(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
 	const connections = "SELECT COALESCE(GROUP_CONCAT(id SEPARATOR ' '), '') " +
 		"FROM information_schema.processlist WHERE user = ?"
 	var ids string
-	NoError(t, d.server.db.QueryRowContext(ctx, connections, d.User.User).Scan(&ids))
+	NoError(t, d.server.db.QueryRow(connections, d.User.User).Scan(&ids))
 	for id := range strings.FieldsSeq(ids) {
-		_ = d.server.exec("KILL " + id) // the connection may have ended
+		d.server.db.Exec("KILL " + id) // the connection may have ended
 	}
 }
 
 // Exec runs statements in this database as the administrator.
 func (d *Database) Exec(t testing.TB, statements ...string) {
 	t.Helper()
-	db := OpenDB(t, d.Admin)
+	execute(t, OpenDB(t, d.Admin), statements)
+}
+
+func execute(t testing.TB, db *sql.DB, statements []string) {
+	t.Helper()
 	for _, statement := range statements {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("testbed: %s: %v", statement, err)
 		}
 	}
 }
 
-// OpenDB opens a pool, which it closes at the end of the test. A message may have several statements, and
-// the pool does not log broken connections.
+// OpenDB opens a pool for one test. A message may have several statements. Broken connections are not logged.
 func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	t.Helper()
 	db, err := attempt(func() *sql.DB { return openPool(c) })
@@ -99,10 +99,10 @@ func Connector(c *mysql.Config) driver.Connector {
 	return must(mysql.NewConnector(c))
 }
 
-// tidy cleans up on a server that outlives the test. It ignores errors.
+// tidy cleans up on a server that outlives the test.
 func (s *Server) tidy(statement string) {
 	if s.shared {
-		_ = s.exec(statement) // no matter if it fails: the next database has another name
+		s.db.Exec(statement) // no matter if it fails: the next database has another name
 	}
 }
 

@@ -5,11 +5,9 @@
 //   - [Shared] returns one server of a kind, which the whole test binary shares. It is
 //     cheap. Each test takes a fresh [Database] on it. Faults are refused.
 //   - [Start] starts a server for one test. The test may kill, stop and restart it, make
-//     it read-only, and step its clock. [StartReplica] starts an asynchronous replica,
-//     which can be promoted.
+//     it read-only, and step its clock. [StartReplica] starts a replica to promote.
 //
-// A [Proxy] stands between a client and any server. It cuts, delays, resets and
-// drops traffic.
+// A [Proxy] between a client and any server cuts, delays, resets and drops traffic.
 //
 // PostgreSQL, Redis, ZooKeeper, Consul, etcd, S3 and Kubernetes have their own starters, for one node and for
 // standbys or clusters. Each node is a [Daemon]: a directory, a command, when it is up, and how it ends. Each

@@ -19,15 +19,13 @@ func StartEtcd(t testing.TB, o Options) *Daemon {
 
 var sharedEtcd = share(func() *Daemon { return startEtcd(Options{}) })
 
-// SharedEtcd returns the endpoints of the node that all tests of the binary share. Tests must not inject
-// faults into it. Each takes its own prefix.
+// SharedEtcd returns the endpoints of the node that all tests of the binary share. Each takes its own prefix.
 func SharedEtcd(t testing.TB) []string {
 	t.Helper()
 	return []string{sharedEtcd(t).URL()}
 }
 
-// StartEtcdCluster starts n nodes for this test, each on a host of its own. All of them answer clients when
-// it returns.
+// StartEtcdCluster starts n nodes for this test, each on a host of its own.
 func StartEtcdCluster(t testing.TB, n int, o Options) []*Daemon {
 	t.Helper()
 	return startCluster(t, n, func(hosts []*Host, i int) *Daemon {
@@ -78,12 +76,13 @@ func (d *Daemon) etcdCommand(program string, o Options, peers []string, i int) [
 		program, fmt.Sprintf("--name=node%d", i), "--data-dir=" + d.data(),
 		"--initial-cluster=" + strings.Join(cluster, ","), "--initial-cluster-token=" + peers[0],
 		"--listen-peer-urls=http://" + peers[i], "--initial-advertise-peer-urls=http://" + peers[i],
-		"--listen-client-urls=" + d.URL(), "--advertise-client-urls=" + d.URL(), "--listen-metrics-urls=" + d.metrics,
-		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn", "--logger=zap",
+		"--listen-client-urls=" + d.URL(), "--advertise-client-urls=" + d.URL(),
+		"--listen-metrics-urls=" + d.metrics, "--heartbeat-interval=50", "--election-timeout=500",
+		"--log-level=warn", "--logger=zap",
 	}
 	if o.TLS {
-		args = append(args, "--client-cert-auth", "--trusted-ca-file="+d.ca.file("ca.pem"),
-			"--cert-file="+d.ca.file("server-cert.pem"), "--key-file="+d.ca.file("server-key.pem"))
+		args = append(args, "--client-cert-auth", "--trusted-ca-file="+d.ca.file,
+			"--cert-file="+d.ca.certFile, "--key-file="+d.ca.keyFile)
 	}
 	return append(args, o.Args...)
 }
@@ -104,8 +103,7 @@ func findEtcd(old bool) (program, version string) {
 	return program, versionOf("etcd Version: ", nil, program)
 }
 
-// EtcdMetrics returns the metrics of a node, by name and labels as it writes them. It fails the test if the
-// node does not answer.
+// EtcdMetrics returns the metrics of a node, by name and labels as it writes them.
 func EtcdMetrics(t testing.TB, node *Daemon) map[string]float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)

@@ -6,8 +6,7 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// ServerFaults returns the faults of the conformance suite that need a server that belongs
-// to the test.
+// ServerFaults returns the faults of the conformance suite that need a server of the test's own.
 func ServerFaults(t testing.TB, s server) map[string]conformance.Fault {
 	return faultsOf(t, s.daemon)
 }
@@ -43,5 +42,8 @@ func LineFaults(proxies ...*Proxy) map[string]conformance.Fault {
 			return nil
 		}
 	}
-	return map[string]conformance.Fault{conformance.FaultCut: each((*Proxy).Cut), conformance.FaultCutReplies: each((*Proxy).CutReplies)}
+	return map[string]conformance.Fault{
+		conformance.FaultCut:        each((*Proxy).Cut),
+		conformance.FaultCutReplies: each((*Proxy).CutReplies),
+	}
 }

@@ -14,7 +14,8 @@ func Children(of int, argument string) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if f := stat(dir); len(f) > 1 && f[1] == strconv.Itoa(of) && strings.HasPrefix(string(args), argument) {
+		f := stat(dir)
+		if len(f) > 1 && f[1] == strconv.Itoa(of) && strings.HasPrefix(string(args), argument) {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}

@@ -26,7 +26,7 @@ type program struct {
 type dialect struct {
 	kind        Kind
 	sizes       []string // keep files small; see makeTemplate
-	replication []string // turn on the binary log with global transaction ids
+	replication []string // of a primary, with global transaction ids
 	runs        []string // for servers, not for the template
 	empty       []string // make an empty data directory, from the statements in a file
 	users       string   // statements that make the administrator, if the server does not
@@ -41,30 +41,33 @@ type dialect struct {
 var mariaDB = dialect{
 	kind:        MariaDB,
 	sizes:       []string{"--innodb-log-file-size=8M"},
-	replication: []string{"--log-bin=binlog", "--relay-log=relay", "--log-slave-updates", "--gtid-strict-mode=ON"},
-	empty:       []string{"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--extra-file="},
+	replication: []string{"--log-slave-updates", "--gtid-strict-mode=ON"},
+	empty: []string{"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
+		"--extra-file="},
 
 	readOnly: "read_only",
-	follow:   "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos",
-	written:  "SELECT @@GLOBAL.gtid_binlog_pos",
-	wait:     "SELECT MASTER_GTID_WAIT(?, 50)",
-	fetched:  "Gtid_IO_Pos",
+	follow: "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', " +
+		"MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos",
+	written: "SELECT @@GLOBAL.gtid_binlog_pos",
+	wait:    "SELECT MASTER_GTID_WAIT(?, 50)",
+	fetched: "Gtid_IO_Pos",
 }
 
 var mySQL = dialect{
 	kind:        MySQL,
 	sizes:       []string{"--innodb-redo-log-capacity=8M"},
-	replication: []string{"--log-bin=binlog", "--relay-log=relay", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"},
+	replication: []string{"--gtid-mode=ON", "--enforce-gtid-consistency=ON"},
 	runs:        []string{"--mysqlx=OFF"},
 	empty:       []string{"--initialize-insecure", "--disable-log-bin", "--init-file="},
 	users: "CREATE USER 'root'@'127.0.0.1';\n" +
 		"GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n",
 
 	readOnly: "super_read_only",
-	follow:   "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1",
-	written:  "SELECT @@GLOBAL.gtid_executed",
-	wait:     "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 50)",
-	fetched:  "Retrieved_Gtid_Set",
+	follow: "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', " +
+		"SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1",
+	written: "SELECT @@GLOBAL.gtid_executed",
+	wait:    "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 50)",
+	fetched: "Retrieved_Gtid_Set",
 }
 
 // programs finds the installed server of a kind, once per test binary.
@@ -106,7 +109,7 @@ func findMySQL() *program {
 	}
 	p := &program{
 		dialect: mySQL,
-		command: []string{loader, "--library-path", lib + ":" + root + "/usr/lib/mysql/private", root + "/usr/sbin/mysqld"},
+		command: []string{loader, "--library-path", lib, root + "/usr/sbin/mysqld"},
 		base:    []string{"--basedir=" + root + "/usr", "--secure-file-priv=NULL"},
 		env:     []string{"OPENSSL_CONF=" + root + "/etc/ssl/openssl.cnf"},
 	}
@@ -118,8 +121,8 @@ func findMySQL() *program {
 func findSystemMySQL() *program {
 	const name, hint = "MySQL 9", "Debian: debootstrap, then mysql-server-core from unstable"
 	server := []string{installed(MySQL, "mysqld", name, hint)}
-	p := (&program{dialect: mySQL, command: server, install: server, base: []string{"--secure-file-priv=NULL"}}).identify()
-	if strings.Contains(p.version, "MariaDB") { // it installs a mysqld too
+	p := &program{dialect: mySQL, command: server, install: server, base: []string{"--secure-file-priv=NULL"}}
+	if strings.Contains(p.identify().version, "MariaDB") { // it installs a mysqld too
 		check(&missing{MySQL, name, hint})
 	}
 	return p

@@ -10,10 +10,12 @@ import (
 	"testing"
 )
 
-// JavaProgram returns a function that starts the class Member of a source as a member, which ends with the
-// test. Its first call compiles the source. Jars whose names begin with required must be there; a Debian
-// package has them.
-func JavaProgram(source []byte, debian, required string, jars ...string) func(t testing.TB, id string, args ...string) *Member {
+// StartJava starts the class Member of a program with these arguments, until the end of the test.
+type StartJava = func(t testing.TB, id string, args ...string) *Member
+
+// JavaProgram returns a function that starts the class Member of a source as a member. Its first call
+// compiles the source. Jars whose names begin with required must be there; a Debian package has them.
+func JavaProgram(source []byte, debian, required string, jars ...string) StartJava {
 	compiled := sync.OnceValues(func() (string, error) {
 		return attempt(func() string { return compileJava(source, debian, required, jars) })
 	})
@@ -23,7 +25,7 @@ func JavaProgram(source []byte, debian, required string, jars ...string) func(t 
 		if err != nil {
 			unavailable(t, err)
 		}
-		java := []string{"-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", path, "Member"}
+		java := []string{"-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "Member"}
 		return StartMember(t, id, exec.Command("java", append(java, args...)...))
 	}
 }
@@ -44,7 +46,8 @@ func compileJava(source []byte, debian, required string, jars []string) string {
 	file := filepath.Join(dir, "Member.java")
 	check(os.WriteFile(file, source, 0o644))
 	all := strings.Join(append(path, dir), ":")
-	if out, err := exec.Command(javac, "-J-Xmx256m", "-J-XX:+UseSerialGC", "-cp", all, "-d", dir, file).CombinedOutput(); err != nil {
+	cmd := exec.Command(javac, "-J-Xmx256m", "-J-XX:+UseSerialGC", "-cp", all, "-d", dir, file)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		check(fmt.Errorf("javac: %w: %s", err, out))
 	}
 	return all

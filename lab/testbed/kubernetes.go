@@ -34,8 +34,7 @@ func (k *KubernetesServer) StartBeside(t testing.TB) *KubernetesServer {
 	return startOwn(t, func() *KubernetesServer { return startKubernetes(Options{}, k) })
 }
 
-// SharedKubernetes returns the API server that all tests of the binary share. Tests must
-// not inject faults into it. Each takes its own namespace.
+// SharedKubernetes returns the API server that all tests of the binary share. Each takes its own namespace.
 var SharedKubernetes = share(func() *KubernetesServer { return startKubernetes(Options{}, nil) })
 
 func startKubernetes(o Options, beside *KubernetesServer) *KubernetesServer {
@@ -47,8 +46,9 @@ func startKubernetes(o Options, beside *KubernetesServer) *KubernetesServer {
 		k.etcd = startEtcd(Options{})
 		k.close = k.etcd.remove
 	}
-	k.certs = []tls.Certificate{must(tls.LoadX509KeyPair(k.ca.client(k.dir, "testbed", time.Time{}, administrators)))}
-	k.ready = func(ctx context.Context) error { // once it has the roles and the namespaces of every cluster, and reaches etcd
+	cert, key := k.ca.client(k.dir, "testbed", time.Time{}, administrators)
+	k.certs = []tls.Certificate{must(tls.LoadX509KeyPair(cert, key))}
+	k.ready = func(ctx context.Context) error { // with the roles and namespaces of every cluster
 		err := k.Try(ctx, http.MethodGet, "/readyz", nil, nil)
 		if err == nil {
 			err = k.Try(ctx, http.MethodGet, "/api/v1/namespaces/default", nil, nil)
@@ -59,24 +59,22 @@ func startKubernetes(o Options, beside *KubernetesServer) *KubernetesServer {
 	return k
 }
 
-// options returns the command of the API server. The key of its certificate also signs the
-// tokens of service accounts.
+// options returns the command. The key of the certificate also signs the tokens of service accounts.
 func (k *KubernetesServer) options(program string, port int) []string {
 	return []string{
 		program, "--etcd-servers=" + k.etcd.URL(),
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + k.dir,
-		"--tls-cert-file=" + k.ca.file("server-cert.pem"), "--tls-private-key-file=" + k.ca.file("server-key.pem"),
-		"--client-ca-file=" + k.ca.file("ca.pem"), "--authorization-mode=RBAC", "--anonymous-auth=false",
-		"--service-account-issuer=https://testbed", "--service-account-key-file=" + k.ca.file("server-cert.pem"),
-		"--service-account-signing-key-file=" + k.ca.file("server-key.pem"),
-		"--service-cluster-ip-range=10.0.0.0/24",
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + k.ca.certFile, "--tls-private-key-file=" + k.ca.keyFile,
+		"--client-ca-file=" + k.ca.file, "--authorization-mode=RBAC", "--anonymous-auth=false",
+		"--service-account-issuer=https://testbed", "--service-account-key-file=" + k.ca.certFile,
+		"--service-account-signing-key-file=" + k.ca.keyFile,
+		"--service-cluster-ip-range=10.0.0.0/24", "--profiling=false",
 
-		// Nothing here runs pods, so nobody needs the address of the API server in the cluster
-		// and what checks pods.
+		// Nothing here runs pods, so nobody needs the server's address in the cluster, and what checks pods.
 		"--endpoint-reconciler-type=none",
-		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodSecurity,Priority,DefaultTolerationSeconds,RuntimeClass," +
-			"DefaultStorageClass,StorageObjectInUseProtection,PersistentVolumeClaimResize,DefaultIngressClass,LimitRanger",
-		"--profiling=false",
+		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,PodSecurity,Priority," +
+			"DefaultTolerationSeconds,RuntimeClass,DefaultStorageClass,StorageObjectInUseProtection," +
+			"PersistentVolumeClaimResize,DefaultIngressClass,LimitRanger",
 	}
 }
 
@@ -85,8 +83,7 @@ func (k *KubernetesServer) options(program string, port int) []string {
 func (k *KubernetesServer) Etcd() *Daemon { return k.etcd }
 
 // WithoutServers does something to the data of etcd ([Daemon.SaveData], [Daemon.ReplaceData]), as an operator
-// does after a loss: with both the API server and etcd down. Restored data take versions of objects back,
-// too.
+// does after a loss: with both the API server and etcd down. Versions of objects go back with the data.
 func (k *KubernetesServer) WithoutServers(t testing.TB, do func()) {
 	t.Helper()
 	k.Kill(t)

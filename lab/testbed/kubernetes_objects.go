@@ -43,7 +43,8 @@ func (k *KubernetesServer) Apply(t testing.TB, namespace string, texts ...string
 			kind, _ := object["kind"].(string)
 			path := strings.Replace(kubernetesPaths[kind], "%s", namespace, 1)
 			meta, _ := object["metadata"].(map[string]any)
-			k.Request(t, http.MethodPatch, fmt.Sprintf("%s/%v?fieldManager=testbed&force=true", path, meta["name"]), object, nil)
+			path = fmt.Sprintf("%s/%v?fieldManager=testbed&force=true", path, meta["name"])
+			k.Request(t, http.MethodPatch, path, object, nil)
 		}
 	}
 }
@@ -56,23 +57,21 @@ func (k *KubernetesServer) Namespace(t testing.TB) (name string) {
 	return name
 }
 
-// ServiceAccount makes a service account unless it exists, and returns the name of its
-// user and a new token, which is valid for an hour. The token no longer is if
-// the service account is deleted or the store replaced.
+// ServiceAccount makes a service account unless it exists, and returns the name of its user and a new token.
+// The token is valid for an hour, unless the service account is deleted or the store replaced.
 func (k *KubernetesServer) ServiceAccount(t testing.TB, namespace, name string) (user, token string) {
 	t.Helper()
 	k.Apply(t, namespace, fmt.Sprintf("{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s}}", name))
 	var granted struct {
 		Status struct{ Token string }
 	}
-	k.Request(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+name+"/token", map[string]any{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{"expirationSeconds": 3600},
-	}, &granted)
+	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + name + "/token"
+	hour := map[string]any{"spec": map[string]any{"expirationSeconds": 3600}}
+	k.Request(t, http.MethodPost, path, hour, &granted)
 	return "system:serviceaccount:" + namespace + ":" + name, granted.Status.Token
 }
 
-// Kubeconfig writes a file for a user in these groups, and returns its name. The user has a
-// client certificate.
+// Kubeconfig writes a file for a user in these groups, who has a client certificate.
 func (k *KubernetesServer) Kubeconfig(t testing.TB, user string, groups ...string) (file string) {
 	t.Helper()
 	cert, key := k.ca.client(t.TempDir(), user, time.Time{}, groups...)
@@ -92,8 +91,7 @@ func (k *KubernetesServer) TokenKubeconfig(t testing.TB, token string) (file str
 	return k.kubeconfig(t, fmt.Sprintf(`{"token": %q}`, token))
 }
 
-// kubeconfig writes the file in which clients find the API server and their credentials, in JSON, which is
-// also YAML.
+// kubeconfig writes the file in which clients find the API server and their credentials, in JSON.
 func (k *KubernetesServer) kubeconfig(t testing.TB, user string) (file string) {
 	t.Helper()
 	ca, err := os.ReadFile(k.CAFile())

@@ -104,8 +104,7 @@ func (j *Member) take(line string) {
 	}
 }
 
-// stale reports whether, at this time after it was stopped, the member still believes what
-// it believed before.
+// stale reports whether, at this time, the member still believes what it believed before it was stopped.
 func (j *Member) stale(at time.Time) bool {
 	if !j.leads || len(j.spans) == 0 {
 		return false
@@ -114,16 +113,14 @@ func (j *Member) stale(at time.Time) bool {
 	return last.Stale || last.From.Before(j.stopped) && at.After(j.stopped)
 }
 
-// Leads reports whether the member believes that it leads, by its last line. A belief from
-// before Stop does not count.
+// Leads reports whether the member believes that it leads, and not only from before Stop.
 func (j *Member) Leads() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.leads && !j.stale(time.Now())
 }
 
-// Last returns the last line that begins with this word, or "". The line may be from
-// before Stop.
+// Last returns the last line that begins with this word, or "". It may be from before Stop.
 func (j *Member) Last(word string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -178,8 +175,7 @@ func (j *Member) await(what string, is func() bool) {
 	})
 }
 
-// Says waits for another line that begins with these words. Members in Java say "leader" when they begin to
-// lead, and some also "waits".
+// Says waits for another line that begins with these words.
 func (j *Member) Says(words string) (line string) {
 	j.t.Helper()
 	j.await(fmt.Sprintf("to say %q", words), func() bool {
@@ -195,8 +191,7 @@ func (j *Member) Says(words string) (line string) {
 	return line
 }
 
-// Who waits until the member knows n participants, and returns their ids. A star follows
-// the leader's id.
+// Who waits until the member knows n participants, and returns their ids. A star follows the leader's.
 func (j *Member) Who(n int) (line string) {
 	j.t.Helper()
 	Eventually(j.t, memberLimit, fmt.Sprintf("%d participants", n), func() error {
@@ -209,11 +204,12 @@ func (j *Member) Who(n int) (line string) {
 	return line
 }
 
-// Follows waits until the member follows a leader whose id and address begin with prefix.
-// It reads the last line about that, because a member prints it only on a change.
+// Follows waits until the member follows a leader whose id and address begin with prefix. It reads the last
+// line about that, because a member prints it only on a change.
 func (j *Member) Follows(prefix string) {
 	j.t.Helper()
-	j.await("to follow "+prefix, func() bool { return strings.HasPrefix(j.last("follows"), "follows "+prefix) })
+	last := "follows " + prefix
+	j.await("to say "+last, func() bool { return strings.HasPrefix(j.last("follows"), last) })
 }
 
 // FindsOut waits until the member no longer believes that it leads. One that was stopped may believe so anew:
@@ -225,8 +221,7 @@ func (j *Member) FindsOut() {
 	})
 }
 
-// Resign makes the member resign and end, and waits for it. After half a minute Resign
-// kills it.
+// Resign makes the member resign and end, and waits for it. After half a minute Resign kills it.
 func (j *Member) Resign() {
 	j.t.Logf("%s is asked to end", j.ID)
 	j.in.Close()
@@ -251,8 +246,7 @@ func (j *Member) kill() {
 	j.leads = false
 }
 
-// Stop stops the member until Continue. It passes what the member has said: Says then waits for
-// lines from after Continue.
+// Stop stops the member until Continue. Says then waits for lines from after Continue.
 func (j *Member) Stop() {
 	j.t.Helper()
 	j.t.Logf("%s is stopped", j.ID)

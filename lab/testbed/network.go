@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,8 +15,7 @@ import (
 // hosts of the cluster share, for traffic between nodes, and one to the test, for clients. So a node can be
 // cut off from the others while its clients still reach it.
 //
-// The namespaces have no names. The kernel removes them and their links when the
-// processes in them end.
+// The namespaces have no names. When their processes end, the kernel removes them and their links.
 type Host struct {
 	namespace
 	network int       // its number
@@ -25,12 +23,10 @@ type Host struct {
 	number  int       // in the network, from 1
 }
 
-// A namespace is one for networks. Its keeper holds it while no server is in it; nil: it is that of this
-// process.
+// A namespace is one for networks. Its keeper holds it while no server is in it; nil: this process's own.
 type namespace struct{ keeper *process }
 
-// networks counts those of this process. Addresses come from the range that RFC 2544 reserves for testing
-// networks.
+// networks counts those of this process. Addresses come from the range that RFC 2544 reserves for tests.
 var networks atomic.Int32
 
 // newHosts makes a network of n hosts that lasts until the test ends. It needs
@@ -38,9 +34,10 @@ var networks atomic.Int32
 func newHosts(t testing.TB, n int) []*Host {
 	t.Helper()
 	Full(t, "starts a cluster")
-	hosts, err := attempt(func() []*Host { return newNetwork(t, n) })
-	for try := 0; try < 20 && err != nil && strings.Contains(err.Error(), "File exists"); try++ {
-		hosts, err = attempt(func() []*Host { return newNetwork(t, n) }) // another test binary has a network of this number
+	try := func() ([]*Host, error) { return attempt(func() []*Host { return newNetwork(t, n) }) }
+	hosts, err := try()
+	for n := 0; n < 20 && err != nil && strings.Contains(err.Error(), "File exists"); n++ {
+		hosts, err = try() // another test binary has a network of this number
 	}
 	if err != nil && (errors.Is(err, syscall.EPERM) || strings.Contains(err.Error(), "not permitted")) {
 		// Root in a container may lack the privilege. No package helps, so the test
@@ -67,8 +64,8 @@ func newNetwork(t testing.TB, n int) (hosts []*Host) {
 
 // newNamespace starts a process that only sleeps, in a new namespace, until the test ends.
 func newNamespace(t testing.TB) namespace {
-	log := filepath.Join(must(scratch()), "keepers")
-	keeper, err := spawn(syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}, []string{"sleep", "infinity"}, nil, log)
+	attr := syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	keeper, err := spawn(attr, []string{"sleep", "infinity"}, nil, os.DevNull)
 	if err != nil {
 		check(fmt.Errorf("a network namespace: %w", err))
 	}

@@ -17,7 +17,8 @@ func poll(limit time.Duration, f func() error) error {
 		if err == nil || over || errors.Is(err, errGiveUp) {
 			return err
 		}
-		<-time.After(min(max(5*time.Millisecond, time.Since(began)/50), 100*time.Millisecond)) // poll less often as time passes
+		took := time.Since(began) // poll less often as time passes
+		<-time.After(min(max(5*time.Millisecond, took/50), 100*time.Millisecond))
 		over = time.Since(began) >= limit
 	}
 }

@@ -17,8 +17,7 @@ const (
 	blocks    = 14
 )
 
-// ports are those of this process. A killed server comes back on its port, so a port is reused only after all
-// others of the block.
+// ports are those of this process. A killed server comes back on its port, so one is reused after all others.
 var ports struct {
 	sync.Mutex
 	guard net.Listener // reserves the block: listens on its first port until this process ends

@@ -23,8 +23,7 @@ type PostgresServer struct {
 	superuser // in the database postgres
 }
 
-// StartPostgres starts a server for this test and stops it after the test. If PostgreSQL is not
-// installed, the test is skipped or fails.
+// StartPostgres starts a server for this test and stops it after the test.
 func StartPostgres(t testing.TB, o Options) *PostgresServer {
 	t.Helper()
 	return startOwn(t, func() *PostgresServer { return startPostgres(o, nil) })
@@ -39,8 +38,7 @@ func StartPostgresStandby(t testing.TB, primary *PostgresServer) *PostgresServer
 	return p
 }
 
-// SharedPostgres returns the server that all tests of the binary share. Tests must not inject faults into it.
-// Each takes its own [PostgresServer.Database].
+// SharedPostgres returns the server of all tests of the binary. Each takes its own [PostgresServer.Database].
 var SharedPostgres = share(func() *PostgresServer { return startPostgres(Options{}, nil) })
 
 // postgresBin is the directory with PostgreSQL's programs, which Debian keeps out of PATH;
@@ -60,8 +58,7 @@ func postgresBin() string {
 	return filepath.Dir(newest)
 }
 
-// notRoot is the user of PostgreSQL and PgBouncer, which refuse root: postgres or nobody; nil: that of this
-// process.
+// notRoot is the user of PostgreSQL and PgBouncer, which refuse root: postgres or nobody; nil: as we are.
 var notRoot = sync.OnceValue(func() *syscall.Credential {
 	if os.Getuid() != 0 {
 		return nil
@@ -103,7 +100,8 @@ var postgresTemplate = sync.OnceValues(func() (string, error) {
 		dir := newDir()
 		giveAway(dir)
 		data := filepath.Join(dir, "data")
-		runAsServer(filepath.Join(postgresBin(), "initdb"), "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+		runAsServer(filepath.Join(postgresBin(), "initdb"), "--pgdata="+data, "--username=postgres",
+			"--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
 		return data
 	})
 })
@@ -117,19 +115,20 @@ func startPostgres(o Options, primary *PostgresServer) *PostgresServer {
 	giveAway(p.dir)
 	fillPostgres(bin, p.data(), primary)
 	command := []string{
-		filepath.Join(bin, "postgres"), "-D", p.data(), "--listen_addresses=127.0.0.1", "--unix_socket_directories=",
-		"--max_connections=300", "--shared_buffers=16MB", "--wal_keep_size=512MB",
+		filepath.Join(bin, "postgres"), "-D", p.data(), "--max_connections=300", "--shared_buffers=16MB",
+		"--listen_addresses=127.0.0.1", "--unix_socket_directories=", "--wal_keep_size=512MB",
 	}
 	if o.TLS {
-		giveAway(p.ca.file("server-key.pem"), p.ca.file("server-cert.pem"), p.ca.file("ca.pem"))
+		giveAway(p.ca.keyFile, p.ca.certFile, p.ca.file)
 		command = append(command, "--ssl=on",
-			"--ssl_cert_file="+p.ca.file("server-cert.pem"), "--ssl_key_file="+p.ca.file("server-key.pem"))
+			"--ssl_cert_file="+p.ca.certFile, "--ssl_key_file="+p.ca.keyFile)
 	}
-	access := append([]string{"host postgres postgres 127.0.0.1/32 trust", "host replication postgres 127.0.0.1/32 trust"}, o.Access...)
+	access := "host postgres,replication postgres 127.0.0.1/32 trust\n"
 	if o.Access == nil {
-		access = append(access, "host all all 127.0.0.1/32 trust")
+		access += "host all all 127.0.0.1/32 trust\n"
 	}
-	check(os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(strings.Join(access, "\n")+"\n"), 0o644))
+	access += strings.Join(o.Access, "\n") + "\n"
+	check(os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(access), 0o644))
 
 	p.end = os.Interrupt
 	p.ready = func(ctx context.Context) error {
@@ -151,8 +150,8 @@ func fillPostgres(bin, data string, primary *PostgresServer) {
 		return
 	}
 	host, port, _ := strings.Cut(primary.Addr(), ":")
-	runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
-		"--dbname=host="+host+" port="+port+" user=postgres application_name=standby")
+	runAsServer(filepath.Join(bin, "pg_basebackup"), "--pgdata="+data, "--write-recovery-conf", "--no-sync",
+		"--checkpoint=fast", "--dbname=host="+host+" port="+port+" user=postgres application_name=standby")
 }
 
 // Promote makes a standby a primary.
@@ -166,7 +165,7 @@ func (p *PostgresServer) CatchUp(t testing.TB, primary *PostgresServer) {
 	t.Helper()
 	at := primary.Value(t, "SELECT pg_current_wal_lsn()::text")
 	Eventually(t, endLimit, "the standby catches up", func() error {
-		if now := p.Value(t, "SELECT coalesce(pg_last_wal_replay_lsn() >= '"+at+"', false)::text"); now != "true" {
+		if there := p.Value(t, "SELECT pg_last_wal_replay_lsn() >= '"+at+"'"); there != "t" {
 			return fmt.Errorf("it is not at %s", at)
 		}
 		return nil

@@ -26,10 +26,8 @@ func (p *PostgresServer) Database(t testing.TB) *PostgresDatabase {
 	d.pool = must(pgxpool.New(context.Background(), p.AdminDSN(d.Name)))
 	t.Cleanup(func() {
 		d.pool.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-		defer cancel()
 		if p.shared {
-			p.pool.Exec(ctx, "DROP DATABASE IF EXISTS "+d.Name+" WITH (FORCE)")
+			p.pool.Exec(context.Background(), "DROP DATABASE IF EXISTS "+d.Name+" WITH (FORCE)")
 		}
 	})
 	return d

@@ -18,8 +18,7 @@ type process struct {
 	done chan struct{} // closed after Wait has returned
 }
 
-// spawn starts a server and appends its output to the file named log. attr gives it another user or
-// namespaces.
+// spawn starts a server and appends its output to the file named log.
 func spawn(attr syscall.SysProcAttr, command, env []string, log string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -118,7 +117,7 @@ func Pause(p *os.Process, on bool) error {
 	return poll(endLimit, func() error {
 		stopped, others := threads(p.Pid)
 		if on && others > 0 || !on && stopped > 0 {
-			return fmt.Errorf("process %d has %d threads that are stopped and %d others", p.Pid, stopped, others)
+			return fmt.Errorf("process %d has %d stopped threads and %d others", p.Pid, stopped, others)
 		}
 		return nil
 	})
@@ -144,15 +143,13 @@ func threads(pid int) (stopped, others int) {
 // scratch is the directory for everything that this test binary writes.
 //
 // A shell, the janitor, removes it. The shell reads from a pipe whose other end is
-// closed when this process ends, also by a panic or by SIGKILL, which no handler in
-// this process could cover.
+// closed when this process ends, also by SIGKILL, which no handler could cover.
 var scratch = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp(scratchRoot(), "election-test-")
 	if err != nil {
 		return "", err
 	}
-	// The writing end is a plain descriptor because the garbage collector closes an
-	// os.File that is no longer referenced.
+	// The writing end is a plain descriptor: the garbage collector would close an os.File.
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		return "", err
@@ -168,14 +165,13 @@ var scratch = sync.OnceValues(func() (string, error) {
 	return dir, janitor.Start()
 })
 
-// scratchRoot is where servers keep their data: in memory if there is enough of it
-// and TMPDIR is not set, otherwise in the directory for temporary files. A disk that is
-// busy for seconds makes every lease expire, which is not what tests are about. Set
-// TMPDIR to measure a disk.
+// scratchRoot is where servers keep their data: in memory if there is enough of it and TMPDIR
+// is not set. A disk that is busy for seconds makes every lease expire. Set TMPDIR to measure a disk.
 func scratchRoot() string {
 	const memory, enough = "/dev/shm", 4 << 30
 	var fs syscall.Statfs_t
-	if os.Getenv("TMPDIR") != "" || syscall.Statfs(memory, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < enough {
+	err := syscall.Statfs(memory, &fs)
+	if err != nil || fs.Bavail*uint64(fs.Bsize) < enough || os.Getenv("TMPDIR") != "" {
 		return os.TempDir()
 	}
 	return memory

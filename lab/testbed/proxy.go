@@ -125,12 +125,10 @@ func (p *Proxy) SetTarget(addr string) { p.change(func() { p.target = addr }) }
 // the cut is healed, connections that lost data stay silent and the others resume.
 func (p *Proxy) Cut(on bool) { p.change(func() { p.drop = [2]bool{on, on} }) }
 
-// CutReplies cuts one direction: requests arrive and are executed, but replies are
-// lost.
+// CutReplies cuts one direction: requests arrive and are executed, but replies are lost.
 func (p *Proxy) CutReplies(on bool) { p.change(func() { p.drop = [2]bool{replies: on} }) }
 
-// CutRequests cuts the other direction: no data from clients arrives, but data that
-// the server sends does.
+// CutRequests cuts the other direction: what the server sends arrives, but requests do not.
 func (p *Proxy) CutRequests(on bool) { p.change(func() { p.drop = [2]bool{requests: on} }) }
 
 // Hold holds back what either side sends, and new connections. All of it arrives,
@@ -246,7 +244,7 @@ func (p *Proxy) pass(l *link, dir direction, piece []byte) bool {
 
 	for trap := p.catch(l, dir, piece); !l.closed; p.changed.Wait() {
 		switch {
-		case trap != nil && !trap.released:
+		case trap != nil && trap.fate == HoldRequest && !trap.released:
 		case len(piece) > 0 && (l.broken[dir] || p.drop[dir]):
 			l.broken[dir] = true
 			return false

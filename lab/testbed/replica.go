@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -27,7 +26,8 @@ func (s *Server) ReadOnly(t testing.TB, on bool) {
 func StartPrimary(t testing.TB, k Kind, o Options) *Server {
 	t.Helper()
 	return startOwn(t, func() *Server {
-		o.Args = append(slices.Clip(o.Args), must(programs[k]()).replication...)
+		common := []string{"--log-bin=binlog", "--relay-log=relay"}
+		o.Args = slices.Concat(o.Args, common, must(programs[k]()).replication)
 		return start(k, o)
 	})
 }
@@ -43,8 +43,7 @@ func StartReplica(t testing.TB, primary *Server) *Server {
 	return replica
 }
 
-// StopReplication stops fetching from the primary: later writes do not reach the
-// replica.
+// StopReplication stops fetching from the primary: later writes do not reach it.
 func (s *Server) StopReplication(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "STOP REPLICA IO_THREAD")
@@ -53,29 +52,24 @@ func (s *Server) StopReplication(t testing.TB) {
 // CatchUp waits until a replica has applied all writes that its primary has made so far.
 func (s *Server) CatchUp(t testing.TB, primary *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
 	var at string
-	NoError(t, primary.db.QueryRowContext(ctx, s.program.written).Scan(&at))
+	NoError(t, primary.db.QueryRow(s.program.written).Scan(&at))
 	s.waitFor(t, at)
 }
 
 // waitFor waits until the replica has applied a set of transactions.
 func (s *Server) waitFor(t testing.TB, at string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
 	var answer int
-	NoError(t, s.db.QueryRowContext(ctx, s.program.wait, at).Scan(&answer))
+	NoError(t, s.db.QueryRow(s.program.wait, at).Scan(&answer))
 	if answer != 0 {
-		status := s.status(t)
-		t.Fatalf("%s replica has not caught up with %q: %s %s", s.Kind(), at, status["Last_IO_Error"], status["Last_SQL_Error"])
+		is := s.status(t)
+		t.Fatalf("%s has not caught up with %q: %s %s", s.kind, at, is["Last_IO_Error"], is["Last_SQL_Error"])
 	}
 }
 
-// Promote makes the replica a primary: it applies what it has fetched, forgets the
-// old primary and accepts writes. The test must fence the old primary first, as an
-// operator must.
+// Promote makes the replica a primary: it applies what it has fetched, forgets the old
+// primary and accepts writes. As an operator must, the test fences the old primary first.
 func (s *Server) Promote(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "STOP REPLICA IO_THREAD")
@@ -87,9 +81,7 @@ func (s *Server) Promote(t testing.TB) {
 // status returns the replica's status by column.
 func (s *Server) status(t testing.TB) map[string]string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
-	rows, err := s.db.QueryContext(ctx, "SHOW REPLICA STATUS")
+	rows, err := s.db.Query("SHOW REPLICA STATUS")
 	NoError(t, err)
 	defer rows.Close()
 	columns, err := rows.Columns()

@@ -15,8 +15,7 @@ const (
 	S3SecretKey = "testbed-secret"
 )
 
-// StartS3 starts a store for this test and stops it after the test: a versitygw, which keeps objects in a
-// directory.
+// StartS3 starts a store for this test: a versitygw, which keeps objects in a directory.
 func StartS3(t testing.TB, o Options) *Daemon {
 	t.Helper()
 	if seaweed() != "" {
@@ -25,8 +24,7 @@ func StartS3(t testing.TB, o Options) *Daemon {
 	return startOwn(t, func() *Daemon { return startS3(o) })
 }
 
-// SharedS3 returns the store that all tests of the binary share, or the one of scripts/seaweedfs. Tests must
-// not inject faults into it. Each takes its own prefix.
+// SharedS3 returns the store of all tests of the binary, or of scripts/seaweedfs. Each takes its own prefix.
 var SharedS3 = share(func() *Daemon {
 	if addr := seaweed(); addr != "" {
 		return &Daemon{kind: S3, version: "SeaweedFS", addr: addr}
@@ -46,9 +44,10 @@ func startS3(o Options) *Daemon {
 		return err
 	}
 	return d.onPort(func(int) []string {
-		command := []string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr, "--keep-alive", "--quiet", "--health", "/health"}
+		command := []string{program, "--access", S3AccessKey, "--secret", S3SecretKey, "--port", d.addr,
+			"--keep-alive", "--quiet", "--health", "/health"}
 		if o.TLS {
-			command = append(command, "--cert", d.ca.file("server-cert.pem"), "--key", d.ca.file("server-key.pem"))
+			command = append(command, "--cert", d.ca.certFile, "--key", d.ca.keyFile)
 		}
 		return append(command, "posix", d.data())
 	})

@@ -51,8 +51,7 @@ func start(k Kind, o Options) *Server {
 	return s
 }
 
-// Admin returns a pool of connections of the administrator, who has all privileges.
-// The testbed closes it.
+// Admin returns a pool of the administrator, who has all privileges. The testbed closes it.
 func (s *Server) Admin() *sql.DB { return s.db }
 
 // AdminConfig returns the administrator's configuration.
@@ -70,23 +69,13 @@ func (s *Server) AdminConfig() *mysql.Config {
 // Exec runs statements as the administrator.
 func (s *Server) Exec(t testing.TB, statements ...string) {
 	t.Helper()
-	for _, statement := range statements {
-		NoError(t, s.exec(statement))
-	}
-}
-
-func (s *Server) exec(statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
-	defer cancel()
-	if _, err := s.db.ExecContext(ctx, statement); err != nil {
-		return fmt.Errorf("%s: %s: %w", s.Kind(), statement, err)
-	}
-	return nil
+	execute(t, s.db, statements)
 }
 
 // options returns the command that runs the server.
 func (s *Server) options() []string {
-	command := slices.Concat(s.program.command, []string{"--no-defaults"}, s.program.options(), s.program.runs, []string{
+	command := append(slices.Clip(s.program.command), "--no-defaults")
+	command = slices.Concat(command, s.program.options(), s.program.runs, []string{
 		"--datadir=" + s.data(),
 		"--socket=" + filepath.Join(s.dir, "socket"),
 		"--tmpdir=" + s.dir, // MariaDB servers with the same tmpdir remove each other's files
@@ -97,7 +86,8 @@ func (s *Server) options() []string {
 		"--skip-name-resolve",
 	})
 	if s.ca != nil {
-		command = append(command, "--ssl-ca="+s.ca.file("ca.pem"), "--ssl-cert="+s.ca.file("server-cert.pem"), "--ssl-key="+s.ca.file("server-key.pem"))
+		command = append(command,
+			"--ssl-ca="+s.ca.file, "--ssl-cert="+s.ca.certFile, "--ssl-key="+s.ca.keyFile)
 	}
 	return append(command, s.o.Args...)
 }

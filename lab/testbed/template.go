@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// makeTemplate makes an empty data directory, which takes one second (MariaDB) or three (MySQL). Servers get
-// a copy.
+// makeTemplate makes an empty data directory in one second (MariaDB) or three (MySQL). Servers get a copy.
 func (p *program) makeTemplate() (data string) {
 	dir := newDir()
 	data, sql := filepath.Join(dir, "data"), filepath.Join(dir, "sql")
@@ -19,8 +18,7 @@ func (p *program) makeTemplate() (data string) {
 	args[len(args)-1] += sql
 
 	cmd := exec.Command(p.install[0], append(p.install[1:], args...)...)
-	// MariaDB servers with the same directory for temporary files remove each other's: one may start
-	// meanwhile.
+	// MariaDB servers with one directory for temporary files remove each other's.
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+dir), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "ERROR") {
 		check(fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out))
@@ -29,9 +27,8 @@ func (p *program) makeTemplate() (data string) {
 	return data
 }
 
-// options keep files and buffers small. Template and servers must use the same sizes;
-// otherwise the first start resizes files. Settings that affect durability keep
-// their defaults.
+// options keep files and buffers small. With other sizes than the template's, the first start would resize
+// files. Settings that affect durability keep their defaults.
 func (p *program) options() []string {
 	all := slices.Concat(p.base, p.sizes, []string{"--innodb-buffer-pool-size=32M"})
 	if os.Getuid() == 0 {

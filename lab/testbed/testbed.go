@@ -51,8 +51,7 @@ type Options struct {
 	Access []string
 }
 
-// Start starts a database server for this test and stops it after the test.
-// If the server is not installed, the test is skipped or fails.
+// Start starts a database server for this test. If it is not installed, the test is skipped or fails.
 func Start(t testing.TB, k Kind, o Options) *Server {
 	t.Helper()
 	return startOwn(t, func() *Server { return start(k, o) })
@@ -65,9 +64,8 @@ var shared = map[Kind]func(testing.TB) *Server{
 	MySQL:   share(func() *Server { return start(MySQL, manyClients) }),
 }
 
-// Shared returns the server of this kind that all tests of the binary share.
-// Tests must not inject faults into it. Each takes its own [Server.Database].
-// If the server is not installed, the test is skipped or fails.
+// Shared returns the server of this kind that all tests of the binary share. It refuses faults. Each test
+// takes its own [Server.Database].
 func Shared(t testing.TB, k Kind) *Server {
 	t.Helper()
 	return shared[k](t)
@@ -104,8 +102,7 @@ func startOwn[S server](t testing.TB, start func() S) S {
 	return s
 }
 
-// started records the server of a test, for the table of scripts/report. If err says why there is none, the
-// test is skipped or fails.
+// started records the server of a test, for the table of scripts/report, unless err says why there is none.
 func started[S server](t testing.TB, s S, err error) S {
 	t.Helper()
 	if err != nil {

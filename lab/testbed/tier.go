@@ -29,8 +29,7 @@ func contract(t testing.TB) {
 	}
 }
 
-// oldest reports whether the tests run on the oldest versions that this module claims to support, of etcd and
-// Consul.
+// oldest reports whether the tests run on the oldest etcd and Consul that this module claims to support.
 func oldest() bool { return os.Getenv("ELECTION_TEST_OLDEST") != "" }
 
 // InTier restricts the fast tier to the contract. Cases in which managers act in real time,

@@ -16,14 +16,16 @@ import (
 
 // An authority is a certificate authority with one server.
 type authority struct {
-	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+
+	file              string // with its own certificate
+	certFile, keyFile string // of the server
 }
 
 // newAuthority makes an authority and a certificate for 127.0.0.1, in dir.
 func newAuthority(dir string) *authority {
-	a := &authority{dir: dir, key: newKey()}
+	a := &authority{key: newKey(), file: filepath.Join(dir, "ca.pem")}
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "testbed authority"},
@@ -35,21 +37,19 @@ func newAuthority(dir string) *authority {
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key))
 	a.cert = must(x509.ParseCertificate(der))
-	writePEM(a.file("ca.pem"), "CERTIFICATE", der)
-	a.issue(dir, "server", &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "testbed server"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // servers are each other's clients
+	writePEM(a.file, "CERTIFICATE", der)
+	a.certFile, a.keyFile = a.issue(dir, "server", &x509.Certificate{
+		Subject: pkix.Name{CommonName: "testbed server"},
+		// Servers are each other's clients.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{"localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	})
 	return a
 }
 
-// file returns the path of one of its files: ca.pem, server-cert.pem or server-key.pem.
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-// client makes a certificate for a client of that name, as files in dir. It is valid until then, or as long
-// as the authority. Groups are its organizations.
+// client makes a certificate for a client of that name, as files in dir. It is valid until then; zero: for as
+// long as the authority. Groups are its organizations.
 func (a *authority) client(dir, name string, until time.Time, groups ...string) (cert, key string) {
 	return a.issue(dir, "client", &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
@@ -68,7 +68,8 @@ func (a *authority) issue(dir, name string, template *x509.Certificate) (cert, k
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	cert, key = filepath.Join(dir, name+"-cert.pem"), filepath.Join(dir, name+"-key.pem")
-	writePEM(cert, "CERTIFICATE", must(x509.CreateCertificate(rand.Reader, template, a.cert, pair.Public(), a.key)))
+	der := must(x509.CreateCertificate(rand.Reader, template, a.cert, pair.Public(), a.key))
+	writePEM(cert, "CERTIFICATE", der)
 	writePEM(key, "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(pair)))
 	return cert, key
 }

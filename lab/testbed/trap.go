@@ -22,13 +22,13 @@ type Trap struct {
 	text     []byte
 	fate     Fate
 	caught   chan struct{}
-	released bool // what it has caught may go on
+	released bool // what it has held may go on
 }
 
 // Trap sets a trap for the next request that contains text, on any connection.
 // It reads statements only if the driver interpolates them and the connection has no TLS.
 func (p *Proxy) Trap(text string, fate Fate) *Trap {
-	trap := &Trap{proxy: p, text: []byte(text), fate: fate, caught: make(chan struct{}), released: fate != HoldRequest}
+	trap := &Trap{proxy: p, text: []byte(text), fate: fate, caught: make(chan struct{})}
 	p.change(func() { p.traps = append(p.traps, trap) })
 	return trap
 }
@@ -48,8 +48,8 @@ func (t *Trap) Wait(tb testing.TB, limit time.Duration) {
 
 // catch returns the trap that catches this piece, and disarms it.
 func (p *Proxy) catch(l *link, dir direction, piece []byte) *Trap {
-	i := slices.IndexFunc(p.traps, func(t *Trap) bool { return dir == requests && bytes.Contains(piece, t.text) })
-	if i < 0 {
+	i := slices.IndexFunc(p.traps, func(t *Trap) bool { return bytes.Contains(piece, t.text) })
+	if i < 0 || dir != requests {
 		return nil
 	}
 	trap := p.traps[i]

@@ -18,7 +18,6 @@ import (
 const ZooKeeperTick = 100 * time.Millisecond
 
 // StartZooKeeper starts a server for this test and stops it after the test.
-// If ZooKeeper is not installed, the test is skipped or fails.
 func StartZooKeeper(t testing.TB, o Options) *Daemon {
 	t.Helper()
 	return startOwn(t, func() *Daemon { return startZooKeeper(o) })
@@ -26,8 +25,7 @@ func StartZooKeeper(t testing.TB, o Options) *Daemon {
 
 var sharedZooKeeper = share(func() *Daemon { return startZooKeeper(Options{}) })
 
-// SharedZooKeeper returns the address of the server that all tests of the binary share.
-// Tests must not inject faults into it. Each takes its own paths.
+// SharedZooKeeper returns the address of the server of all tests of the binary. Each takes its own paths.
 func SharedZooKeeper(t testing.TB) []string {
 	t.Helper()
 	return []string{sharedZooKeeper(t).Addr()}
@@ -37,9 +35,9 @@ func SharedZooKeeper(t testing.TB) []string {
 func StartZooKeeperEnsemble(t testing.TB, n int) []*Daemon {
 	t.Helper()
 	return startCluster(t, n, func(hosts []*Host, i int) *Daemon {
-		d := newZooKeeper(Options{})
-		d.addr = hosts[i].IP() + ":2181"
-		lines := []string{"clientPort=2181", "clientPortAddress=" + hosts[i].IP(), "initLimit=100", "syncLimit=25"}
+		d, ip := newZooKeeper(Options{}), hosts[i].IP()
+		d.addr = ip + ":2181"
+		lines := []string{"initLimit=100", "syncLimit=25", "clientPort=2181", "clientPortAddress=" + ip}
 		for j, h := range hosts {
 			lines = append(lines, fmt.Sprintf("server.%d=%s:2888:3888", j+1, h.PeerIP()))
 		}
@@ -64,7 +62,7 @@ func startZooKeeper(o Options) *Daemon {
 	return d.onPort(func(port int) []string {
 		lines := []string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}
 		if o.TLS {
-			lines = secureLines(d.ca, port)
+			lines = d.secureLines(port)
 		}
 		return d.zooKeeperCommand(append(lines, o.Args...))
 	})
@@ -84,14 +82,14 @@ func newZooKeeper(o Options) *Daemon {
 }
 
 // secureLines returns what the configuration says of the only port of a server, which speaks TLS.
-func secureLines(ca *authority, port int) []string {
-	// The server wants key and certificate in one PEM file.
-	both := append(must(os.ReadFile(ca.file("server-key.pem"))), must(os.ReadFile(ca.file("server-cert.pem")))...)
-	check(os.WriteFile(ca.file("server.pem"), both, 0o600))
+func (d *Daemon) secureLines(port int) []string {
+	file := filepath.Join(d.dir, "server.pem") // the server wants key and certificate in one
+	key, cert := must(os.ReadFile(d.ca.keyFile)), must(os.ReadFile(d.ca.certFile))
+	check(os.WriteFile(file, append(key, cert...), 0o600))
 	return []string{
 		fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1",
-		"ssl.keyStore.location=" + ca.file("server.pem"), "ssl.keyStore.type=PEM",
-		"ssl.trustStore.location=" + ca.file("ca.pem"), "ssl.trustStore.type=PEM",
+		"ssl.keyStore.location=" + file, "ssl.keyStore.type=PEM",
+		"ssl.trustStore.location=" + d.ca.file, "ssl.trustStore.type=PEM",
 		"ssl.clientAuth=none", "ssl.hostnameVerification=false",
 		"-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 	}
@@ -108,28 +106,18 @@ func (d *Daemon) zooKeeperCommand(lines []string) []string {
 	}
 	d.version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
 	// The manifest of zookeeper.jar names its dependencies, but netty-all.jar is an empty stub.
-	path := []string{jars + "zookeeper.jar"}
-	netty, _ := filepath.Glob(jars + "netty-*.jar")
-	for _, j := range netty {
-		if !strings.Contains(j, "-all") {
-			path = append(path, j)
-		}
-	}
+	path, _ := filepath.Glob(jars + "netty-*.jar")
+	path = append(path, jars+"zookeeper.jar")
 	file := filepath.Join(d.dir, "zoo.cfg")
-	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dzookeeper.forceSync=no", // data need not survive a crash of the machine
-		"-Dzookeeper.skipACL=no",
-		"-Djava.awt.headless=true",
 	}
 	config := []string{
 		fmt.Sprintf("tickTime=%d", ZooKeeperTick.Milliseconds()),
 		"dataDir=" + d.data(),
 		"minSessionTimeout=200", "maxSessionTimeout=20000",
 		"admin.enableServer=false",
-		"4lw.commands.whitelist=*",
 		"maxClientCnxns=0",
-		"autopurge.purgeInterval=0",
-		"reconfigEnabled=false",
 	}
 	for _, line := range lines {
 		if strings.HasPrefix(line, "-D") {
@@ -139,7 +127,8 @@ func (d *Daemon) zooKeeperCommand(lines []string) []string {
 		}
 	}
 	check(os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600))
-	return append(command, "-cp", strings.Join(path, ":"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	const main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+	return append(command, "-cp", strings.Join(path, ":"), main, file)
 }
 
 // zooKeeperMode asks a server what it is: leader, follower or standalone. One without a majority is nothing.

@@ -10,9 +10,7 @@ import (
 // ZooKeeper writes its clock into the creation time of a node.
 func TestStepMovesTheClockOfZooKeeper(t *testing.T) {
 	z := StartZooKeeper(t, Options{Clock: true})
-	c, _, err := zk.Connect([]string{z.Addr()}, 20*time.Second, zk.WithLogInfo(false))
-	NoError(t, err)
-	defer c.Close()
+	c := DialZooKeeper(t, []string{z.Addr()})
 	const back = 72 * time.Hour
 	z.Step(t, -back)
 	if _, err := c.Create("/clock", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
