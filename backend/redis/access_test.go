@@ -257,15 +257,22 @@ func TestAFullServerRefusesWholeChanges(t *testing.T) {
 	}
 }
 
-// A cluster has all keys on one of its masters.
-func TestAClusterKeepsAllKeysOnOneMaster(t *testing.T) {
-	t.Parallel()
-	server := testbed.StartRedis(t, testbed.Options{Args: []string{"--cluster-enabled", "yes"}})
+var ofCluster = testbed.Options{Args: []string{"--cluster-enabled", "yes"}}
+
+func startCluster(t *testing.T) *testbed.RedisServer {
+	server := testbed.StartRedis(t, ofCluster)
 	slots := []any{"CLUSTER", "ADDSLOTS"} // Redis 6.2 has no ADDSLOTSRANGE
 	for n := range 16384 {
 		slots = append(slots, n)
 	}
 	server.Do(t, slots...)
+	return server
+}
+
+// A cluster has all keys on one of its masters.
+func TestAClusterKeepsAllKeysOnOneMaster(t *testing.T) {
+	t.Parallel()
+	server := startCluster(t)
 	testbed.Eventually(t, patience, "the cluster is up", func() error {
 		if info := fmt.Sprint(server.Do(t, "CLUSTER", "INFO")); !strings.Contains(info, "cluster_state:ok") {
 			return errors.New(info)
@@ -283,14 +290,10 @@ func TestAClusterKeepsAllKeysOnOneMaster(t *testing.T) {
 // One server of a cluster knows where the keys are, and a client that is not the cluster's does not go there.
 func TestAServerOfAClusterIsDenied(t *testing.T) {
 	t.Parallel()
-	one, other := testbed.StartRedis(t, testbed.Options{Args: []string{"--cluster-enabled", "yes"}}), testbed.StartRedis(t, testbed.Options{Args: []string{"--cluster-enabled", "yes"}})
-	slots := []any{"CLUSTER", "ADDSLOTS"}
-	for n := range 16384 {
-		slots = append(slots, n)
-	}
-	other.Do(t, slots...)
+	one, other := testbed.StartRedis(t, ofCluster), startCluster(t)
 	host, port, _ := strings.Cut(other.Addr(), ":")
-	one.Do(t, "CLUSTER", "MEET", host, port)
+	_, bus, _ := strings.Cut(other.Do(t, "CLUSTER", "NODES").(string), "@")
+	one.Do(t, "CLUSTER", "MEET", host, port, strings.Fields(bus)[0])
 	testbed.Eventually(t, patience, "the cluster is up", func() error {
 		for _, s := range []*testbed.RedisServer{one, other} {
 			if info := fmt.Sprint(s.Do(t, "CLUSTER", "INFO")); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:2") {

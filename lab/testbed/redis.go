@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,6 +63,10 @@ func startRedis(o Options, ca *authority) *RedisServer {
 			command = append(command, "--port", "0", "--tls-port", fmt.Sprint(port),
 				"--tls-replication", "yes", "--tls-auth-clients", "optional", "--tls-ca-cert-file", r.ca.file,
 				"--tls-cert-file", r.ca.certFile, "--tls-key-file", r.ca.keyFile)
+		}
+		// The port of a cluster's bus would be another one plus 10000, which may not be free.
+		if slices.Contains(o.Args, "--cluster-enabled") && version >= "7" { // 6.2 cannot choose it
+			command = append(command, "--cluster-port", fmt.Sprint(freePort()))
 		}
 		return append(command, o.Args...)
 	})
