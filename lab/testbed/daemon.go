@@ -106,12 +106,12 @@ func (d *Daemon) spawn() error {
 func (d *Daemon) await() error {
 	return poll(startLimit, func() error {
 		if d.running() == nil {
-			return fmt.Errorf("%s has ended, %w; it wrote:\n%s", d.kind, errGiveUp, d.LogTail())
+			return fmt.Errorf("%s has ended, %w; it wrote:\n%s", d.kind, errGiveUp, d.logTail())
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if err := d.ready(ctx); err != nil {
-			return fmt.Errorf("%s does not answer: %w; it wrote:\n%s", d.kind, err, d.LogTail())
+			return fmt.Errorf("%s does not answer: %w; it wrote:\n%s", d.kind, err, d.logTail())
 		}
 		return nil
 	})
@@ -121,7 +121,7 @@ func (d *Daemon) await() error {
 func (d *Daemon) endWithTest(t testing.TB) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the last lines that %s %s wrote:\n%s", d.kind, d.addr, d.LogTail())
+			t.Logf("the last lines that %s %s wrote:\n%s", d.kind, d.addr, d.logTail())
 		}
 		d.remove()
 	})
@@ -182,8 +182,8 @@ func copyData(t testing.TB, from, to string) {
 	}
 }
 
-// LogTail returns the last lines that the daemon wrote.
-func (d *Daemon) LogTail() string {
+// logTail returns the last lines that the daemon wrote.
+func (d *Daemon) logTail() string {
 	text, err := os.ReadFile(d.log())
 	if err != nil {
 		return err.Error()
@@ -347,7 +347,13 @@ func (d *Daemon) Kill(t testing.TB) {
 // Terminate asks the daemon to end, without waiting for its clients, and waits until it has ended.
 func (d *Daemon) Terminate(t testing.TB) {
 	t.Helper()
-	NoError(t, d.requireRunning(t, "Terminate").end(d.end, endLimit))
+	p := d.requireRunning(t, "Terminate")
+	p.cmd.Process.Signal(d.end)
+	select {
+	case <-p.done:
+	case <-time.After(endLimit):
+		t.Fatalf("testbed: %s %s did not end within %v", d.kind, d.addr, endLimit)
+	}
 }
 
 // Start starts the daemon again after Kill or Terminate, on the same port and

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A process is a started server. It may have ended.
@@ -78,17 +77,6 @@ func (p *process) kill() {
 		}
 		return nil
 	})
-}
-
-// end sends a signal that asks the process to end, and waits until it has ended.
-func (p *process) end(signal os.Signal, limit time.Duration) error {
-	p.cmd.Process.Signal(signal)
-	select {
-	case <-p.done:
-		return nil
-	case <-time.After(limit):
-		return fmt.Errorf("process %d did not end within %v", p.pid(), limit)
-	}
 }
 
 // pause stops or resumes the process and its children. PostgreSQL's are not in its process group.
