@@ -47,14 +47,10 @@ func TestConformanceOnThreeServers(t *testing.T) {
 // TestConformanceUnderServerFaults runs the cases that need a server of their own: it is
 // killed and restarted, and suspended for a while.
 func TestConformanceUnderServerFaults(t *testing.T) {
-	h := harness(func(t testing.TB) conformance.Store {
+	testbed.OwnServers(t, harness(nil), func(t testing.TB) (conformance.Store, *testbed.Daemon) {
 		agent := testbed.StartConsul(t, testbed.Options{})
-		store := newStore(t, agent)
-		maps.Copy(store.Faults, testbed.ServerFaults(t, agent))
-		return store
+		return newStore(t, agent), agent
 	})
-	h.Only = conformance.Case.OwnServer
-	conformance.Run(t, h)
 }
 
 // TestDriver runs what every driver must pass.
@@ -157,12 +153,7 @@ func newStore(t testing.TB, agents ...*testbed.Daemon) conformance.Store {
 
 func open(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, Open, o)
 }
 
 // admins returns a client with an operator's rights.

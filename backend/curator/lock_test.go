@@ -143,11 +143,7 @@ type client struct {
 
 func newClient(t testing.TB, id string, o Options) *client {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
+	b := testbed.Open(t, Open, o)
 	return &client{b, drivertest.NewCandidate(t, b, id, ttl)}
 }
 

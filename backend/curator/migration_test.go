@@ -37,11 +37,7 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 			}
 			f.dsn = db.User.FormatDSN()
 			road.Ours = func(id, stage string) *testbed.Member { return f.startAt(migration.Stage(stage), id) }
-			reader, err := Open(f.options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { reader.Close() })
+			reader := testbed.Open(t, Open, f.options)
 			road.Moved = func() (string, error) {
 				changed, err := reader.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 				if err != nil || len(changed) != 1 {

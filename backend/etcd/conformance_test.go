@@ -73,14 +73,10 @@ func TestConformance(t *testing.T) {
 // TestConformanceWithServerFaults runs the cases that need their own node.
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
-	h := harness(func(t testing.TB) conformance.Store {
+	testbed.OwnServers(t, harness(nil), func(t testing.TB) (conformance.Store, *testbed.Daemon) {
 		node := testbed.StartEtcd(t, testbed.Options{})
-		store := newStore(t, []string{node.URL()})
-		maps.Copy(store.Faults, testbed.ServerFaults(t, node))
-		return store
+		return newStore(t, []string{node.URL()}), node
 	})
-	h.Only = conformance.Case.OwnServer
-	conformance.Run(t, h)
 }
 
 // harness configures the conformance suite for etcd in real time.

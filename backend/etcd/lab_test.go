@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/drivertest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Most tests wait for leases to expire, so many of them run at once.
@@ -35,12 +36,7 @@ func options(endpoints ...string) Options {
 // open opens a Backend, which the test closes.
 func open(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, Open, o)
 }
 
 // join opens a manager that has joined the election jobs.

@@ -92,11 +92,7 @@ func TestConformanceInRealTime(t *testing.T) {
 // opened returns the register of another process.
 func opened(t testing.TB, dir string) register.Register {
 	t.Helper()
-	b, err := file.Open(file.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
+	b := testbed.Open(t, file.Open, file.Options{Dir: dir})
 	return file.RegisterOf(b)
 }
 

@@ -31,14 +31,12 @@ func TestConformance(t *testing.T) {
 // TestConformanceWithServerFaults runs the cases that need their own API server: it is killed and
 // restarted, and suspended for a while.
 func TestConformanceWithServerFaults(t *testing.T) {
-	h := harness(func(t testing.TB) conformance.Store {
+	h := harness(nil)
+	h.Parallel = false // each case starts servers, and is about time
+	testbed.OwnServers(t, h, func(t testing.TB) (conformance.Store, *testbed.KubernetesServer) {
 		k := testbed.StartKubernetes(t, testbed.Options{})
-		store := newStore(t, k)
-		maps.Copy(store.Faults, testbed.ServerFaults(t, k))
-		return store
+		return newStore(t, k), k
 	})
-	h.Only, h.Parallel = conformance.Case.OwnServer, false
-	conformance.Run(t, h)
 }
 
 // TestConformanceOnTwoServers runs the suite on two API servers over one etcd. Each has some of the

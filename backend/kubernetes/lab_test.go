@@ -45,12 +45,7 @@ func sharedLab(t *testing.T) *lab {
 // open returns a Backend of the administrator.
 func (l *lab) open(t testing.TB, prefix string) *Backend {
 	t.Helper()
-	b, err := Open(Options{Kubeconfig: l.file, Namespace: l.namespace, Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, Open, Options{Kubeconfig: l.file, Namespace: l.namespace, Prefix: prefix})
 }
 
 // edit changes an election's Lease as an operator does.
@@ -107,11 +102,7 @@ func (l *lab) hookNode(t testing.TB, id string, do hook) *node {
 	}
 	config.ContentType = "application/json"
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hooked{next, do} })
-	b, err := Open(Options{Config: config, Namespace: l.namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
+	b := testbed.Open(t, Open, Options{Config: config, Namespace: l.namespace})
 	return newNode(t, b, id)
 }
 

@@ -7,16 +7,12 @@ import (
 	"github.com/go-election/go-election/backend/manual"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func open(t testing.TB, o manual.Options) *manual.Backend {
 	t.Helper()
-	b, err := manual.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, manual.Open, o)
 }
 
 // TestConformance runs the suite in virtual time. Every candidate is named; the other tests

@@ -98,12 +98,7 @@ func clone(c *mysql.Config, change func(*mysql.Config)) *mysql.Config {
 
 func backendOn(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, Open, o)
 }
 
 // join opens a manager that has joined the election jobs.

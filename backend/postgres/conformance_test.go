@@ -48,15 +48,12 @@ func TestConformance(t *testing.T) {
 // TestConformanceWithServerFaults runs the cases that need their own server.
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
-	h := harness(func(t testing.TB) conformance.Store {
-		server := testbed.StartPostgres(t, testbed.Options{})
-		store := newStore(t, server)
-		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
-		return store
-	})
-	h.Only = conformance.Case.OwnServer
+	h := harness(nil)
 	h.Parallel = false // each case starts servers, and is about time
-	conformance.Run(t, h)
+	testbed.OwnServers(t, h, func(t testing.TB) (conformance.Store, *testbed.PostgresServer) {
+		server := testbed.StartPostgres(t, testbed.Options{})
+		return newStore(t, server), server
+	})
 }
 
 func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {

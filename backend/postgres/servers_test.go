@@ -97,12 +97,7 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 
 func backendOn(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, Open, o)
 }
 
 // join opens a manager that has joined the election jobs.

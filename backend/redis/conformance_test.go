@@ -48,14 +48,10 @@ func TestConformance(t *testing.T) {
 // TestConformanceWithServerFaults runs the cases that need their own server.
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
-	h := harness(func(t testing.TB) conformance.Store {
+	testbed.OwnServers(t, harness(nil), func(t testing.TB) (conformance.Store, *testbed.RedisServer) {
 		server := testbed.StartRedis(t, testbed.Options{})
-		store := newStore(t, server)
-		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
-		return store
+		return newStore(t, server), server
 	})
-	h.Only = conformance.Case.OwnServer
-	conformance.Run(t, h)
 }
 
 func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {

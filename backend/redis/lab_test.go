@@ -50,12 +50,7 @@ func ownClient(t testing.TB, o *goredis.Options) *goredis.Client {
 
 func backendOn(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, Open, o)
 }
 
 // settled makes the store one that has not just lost all, as a server is that began long ago.

@@ -93,14 +93,10 @@ func TestConformance(t *testing.T) {
 // TestConformanceWithServerFaults runs the cases that need their own store.
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
-	h := harness(func(t testing.TB) conformance.Store {
+	testbed.OwnServers(t, harness(nil), func(t testing.TB) (conformance.Store, *testbed.Daemon) {
 		node := testbed.StartS3(t, testbed.Options{})
-		store := newStore(t, node)
-		maps.Copy(store.Faults, testbed.ServerFaults(t, node))
-		return store
+		return newStore(t, node), node
 	})
-	h.Only = conformance.Case.OwnServer
-	conformance.Run(t, h)
 }
 
 func harness(newStore func(testing.TB) conformance.Store) conformance.Harness {

@@ -61,14 +61,10 @@ func TestConformance(t *testing.T) {
 // TestConformanceWithServerFaults runs the cases that need their own server.
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
-	h := harness(func(t testing.TB) conformance.Store {
+	testbed.OwnServers(t, harness(nil), func(t testing.TB) (conformance.Store, *testbed.Daemon) {
 		server := testbed.StartZooKeeper(t, testbed.Options{})
-		store := newStore(t, []string{server.Addr()})
-		maps.Copy(store.Faults, testbed.ServerFaults(t, server))
-		return store
+		return newStore(t, []string{server.Addr()}), server
 	})
-	h.Only = conformance.Case.OwnServer
-	conformance.Run(t, h)
 }
 
 func harness(newStore func(testing.TB) conformance.Store) conformance.Harness {

@@ -27,11 +27,7 @@ type process struct {
 
 func start(t testing.TB, id string, o Options) *process {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
+	b := testbed.Open(t, Open, o)
 	c := drivertest.NewCandidate(t, b, id, ttl)
 	c.Limit = ttl / 4 // as of a manager
 	return &process{b, c}

@@ -1,6 +1,9 @@
 package testbed
 
-import "testing"
+import (
+	"io"
+	"testing"
+)
 
 // What starts a server is a script that ends at its first error, by the panic of check and must. So it need
 // not be in a test: all tests of a binary share some servers. [attempt] turns the panic into an error again.
@@ -32,6 +35,15 @@ func attempt[T any](script func() T) (v T, err error) {
 		}
 	}()
 	return script(), nil
+}
+
+// Open opens a backend, and closes it after the test.
+func Open[O any, B io.Closer](t testing.TB, open func(O) (B, error), o O) B {
+	t.Helper()
+	b, err := open(o)
+	NoError(t, err)
+	t.Cleanup(func() { b.Close() })
+	return b
 }
 
 // NoError ends the test if there is an error.

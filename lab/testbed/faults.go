@@ -1,10 +1,24 @@
 package testbed
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/go-election/go-election/conformance"
 )
+
+// OwnServers runs the cases of the suite that need a server of their own, which start starts for a store.
+func OwnServers[S server](
+	t *testing.T, h conformance.Harness, start func(testing.TB) (conformance.Store, S),
+) {
+	h.Only = conformance.Case.OwnServer
+	h.NewStore = func(t testing.TB) conformance.Store {
+		store, server := start(t)
+		maps.Copy(store.Faults, ServerFaults(t, server))
+		return store
+	}
+	conformance.Run(t, h)
+}
 
 // ServerFaults returns the faults of the conformance suite that need a server of the test's own.
 func ServerFaults(t testing.TB, s server) map[string]conformance.Fault {
