@@ -12,18 +12,19 @@ import (
 )
 
 var generalCases = []Case{
-	{Rule: "G1", Name: "a backend serves one nonce", Run: generalNonce,
+	{Rule: "G1", Name: "a backend serves one nonce", calls: generalNonce,
 		Says: "A backend serves one nonce. A call with a second nonce returns ErrInvalid."},
-	{Rule: "G2", Name: "calls after Close are refused", Run: generalClosed,
-		Says: "Close releases no lease, and a second Close does nothing. Every other call after Close returns ErrClosed at once."},
-	{Rule: "G4", Name: "calls end with their context", Run: generalContext,
+	{Rule: "G2", Name: "calls after Close are refused", calls: generalClosed,
+		Says: "Close releases no lease, and may be repeated. All other calls then return ErrClosed at once."},
+	{Rule: "G4", Name: "calls end with their context", calls: generalContext,
 		Says: "Methods return soon after ctx is done, also Listen that waits."},
-	{Rule: "G5", Name: "guarantees are constant and consistent", Run: generalGuarantees,
+	{Rule: "G5", Name: "guarantees are constant and consistent", calls: generalGuarantees,
 		Says: "Guarantees always returns the same values, and they are consistent."},
-	{Rule: "G6", Name: "all methods can run concurrently", Run: generalConcurrent,
+	{Rule: "G6", Name: "all methods can run concurrently", calls: generalConcurrent,
 		Says: "Methods are safe for concurrent use."},
-	{Rule: "G7", Name: "a store that hangs only delays", Run: generalPaused, Fault: FaultPause,
-		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable. Afterwards the leases are as before."},
+	{Rule: "G7", Name: "a store that hangs only delays", calls: generalPaused, Fault: FaultPause,
+		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable. " +
+			"Afterwards the leases are as before."},
 }
 
 // A verb is a harmless call of a method.
@@ -35,26 +36,30 @@ type verb struct {
 // calls returns a call of each method.
 func (c *client) calls() []verb {
 	lease := backend.Lease{Election: "verbs", Holder: c.candidate, Term: 1, TTL: c.t.TTL, Renew: c.t.TTL / 3}
+	bids, held, seen := []backend.Bid{c.bid(lease)}, []backend.Held{lease.Held()}, []backend.Lease{lease}
+	requests := []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}}
+	me := backend.Member{Candidate: c.candidate, TTL: c.t.TTL}
 	list := []verb{
-		{"Acquire", func(ctx context.Context) error { _, err := c.Acquire(ctx, []backend.Bid{c.bid(lease)}); return err }},
-		{"Renew", func(ctx context.Context) error { _, err := c.Renew(ctx, []backend.Held{lease.Held()}); return err }},
-		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Held{lease.Held()}) }},
-		{"Observe", func(ctx context.Context) error { _, err := c.Observe(ctx, []backend.Lease{lease}); return err }},
-		{"Request", func(ctx context.Context) error {
-			return c.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
-		}},
-		{"List", func(ctx context.Context) error { _, err := c.List(ctx, "", 1); return err }},
-		{"Announce", func(ctx context.Context) error {
-			return c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL})
-		}},
-		{"Members", func(ctx context.Context) error { _, err := c.Members(ctx, "", 1); return err }},
+		{"Acquire", func(ctx context.Context) error { return failure(c.Acquire(ctx, bids)) }},
+		{"Renew", func(ctx context.Context) error { return failure(c.Renew(ctx, held)) }},
+		{"Release", func(ctx context.Context) error { return c.Release(ctx, held) }},
+		{"Observe", func(ctx context.Context) error { return failure(c.Observe(ctx, seen)) }},
+		{"Request", func(ctx context.Context) error { return c.Request(ctx, requests) }},
+		{"List", func(ctx context.Context) error { return failure(c.List(ctx, "", 1)) }},
+		{"Announce", func(ctx context.Context) error { return c.Announce(ctx, me) }},
+		{"Members", func(ctx context.Context) error { return failure(c.Members(ctx, "", 1)) }},
 	}
 	if c.t.Push {
-		list = append(list, verb{"Listen", func(ctx context.Context) error {
-			return c.Listen(ctx, []backend.Lease{{Election: "never changes"}})
-		}})
+		list = append(list, c.listening(zero("never changes")))
 	}
 	return list
+}
+
+// failure is the error of a call whose answer does not matter.
+func failure[T any](_ T, err error) error { return err }
+
+func (c *client) listening(seen backend.Lease) verb {
+	return verb{"Listen", func(ctx context.Context) error { return c.Listen(ctx, []backend.Lease{seen}) }}
 }
 
 // outcome makes a call, and reports whether it returned soon.
@@ -64,8 +69,7 @@ func (t *Trial) outcome(ctx context.Context, v verb) (err error, returned bool) 
 	return t.waitForResult(done, t.TTL/4)
 }
 
-func generalNonce(t *Trial) {
-	a := t.client("a")
+func generalNonce(t *Trial, a, _ *client) {
 	held := a.win("jobs")
 
 	other := *a
@@ -74,10 +78,7 @@ func generalNonce(t *Trial) {
 		if v.name != "Acquire" && v.name != "Renew" && v.name != "Announce" {
 			continue
 		}
-		ctx, cancel := t.callContext()
-		err := v.call(ctx)
-		cancel()
-		if !errors.Is(err, backend.ErrInvalid) {
+		if err := v.call(t.callContext()); !errors.Is(err, backend.ErrInvalid) {
 			fail("%s with a second nonce: expected ErrInvalid, got %v", v.name, err)
 		}
 	}
@@ -85,39 +86,31 @@ func generalNonce(t *Trial) {
 	a.keep(held)
 }
 
-func generalClosed(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func generalClosed(t *Trial, a, b *client) {
 	held := a.win("jobs")
 	for i := range 2 {
-		if err := a.Close(); err != nil {
-			fail("call %d of Close: expected nil, got %w", i+1, err)
-		}
+		must(a.Close(), "call %d of Close", i+1)
 	}
-	now := b.read("jobs")
-	require(equal("holder after Close of its client", now.Holder, a.candidate), equal("Version", now.Version, held.Version))
+	b.shows("Close of the holder's client", held)
 
 	for _, v := range a.calls() {
-		ctx, cancel := t.callContext()
-		err, ok := t.outcome(ctx, v)
-		cancel()
+		err, ok := t.outcome(t.callContext(), v)
 		if !ok || !errors.Is(err, backend.ErrClosed) {
 			fail("%s after Close: expected ErrClosed at once, got %v (returned: %v)", v.name, err, ok)
 		}
 	}
 }
 
-func generalContext(t *Trial) {
-	a := t.client("a")
+func generalContext(t *Trial, a, _ *client) {
 	a.win("jobs")
 	for _, v := range a.calls() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		err, ok := t.outcome(ctx, v)
-		if !ok {
-			fail("%s with a cancelled context: expected it to return soon, got nothing in %v", v.name, t.TTL/4)
-		}
+		require(expect(ok, "nothing", "%s to return within %v with a cancelled context", v.name, t.TTL/4))
 		if err != nil && v.name != "Request" { // Request may find first that its term has ended
-			require(expect(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err))
+			require(expect(backend.Class(err) == backend.ErrUnavailable, err,
+				"%s with a cancelled context to end with an error of class ErrUnavailable", v.name))
 		}
 	}
 	if !t.Push {
@@ -127,42 +120,41 @@ func generalContext(t *Trial) {
 	seen := a.read("jobs")
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(t.TTL/20, cancel)
-	err, ok := t.outcome(ctx, verb{"Listen", func(ctx context.Context) error { return a.Listen(ctx, []backend.Lease{seen}) }})
+	err, ok := t.outcome(ctx, a.listening(seen))
 	if !ok || err != nil && !errors.Is(err, context.Canceled) { // nil is allowed: Listen may return too early
-		fail("expected Listen to return ctx.Err() soon after its context was cancelled, got %v (returned: %v)", err, ok)
+		fail("expected ctx.Err() from Listen soon after it was cancelled, got %v (returned: %v)", err, ok)
 	}
 }
 
-func generalGuarantees(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func generalGuarantees(t *Trial, a, b *client) {
 	g := a.Guarantees()
 	a.win("jobs")
+	kinds := []backend.Expiry{backend.ByChallengers, backend.ByKernel, backend.ByOperator}
 	require(
-		equal("Guarantees of another client", b.Guarantees(), g), equal("Guarantees later", a.Guarantees(), g),
-		expect(g.Name != "", "a name", g.Name),
-		expect(g.MinTTL >= 1, "MinTTL of at least 1", g.MinTTL),
-		expect(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, fmt.Sprintf("MaxTTL 0 or at least MinTTL %v", g.MinTTL), g.MaxTTL),
-		expect(g.Push || g.Poll, "Push or Poll: otherwise a manager learns of no change", fmt.Sprintf("%+v", g)),
-		expect(slices.Contains([]backend.Expiry{backend.ByChallengers, backend.ByKernel, backend.ByOperator}, g.Expiry), "one of the three kinds of Expiry", g.Expiry),
-		expect(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL), "the harness's TTL to be within the guarantees", t.TTL),
+		equal(b.Guarantees(), g, "Guarantees of another client"),
+		equal(a.Guarantees(), g, "Guarantees later"),
+		expect(g.Name != "", g.Name, "a name"),
+		expect(g.MinTTL >= 1, g.MinTTL, "MinTTL of at least 1"),
+		expect(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, g.MaxTTL, "MaxTTL 0 or at least MinTTL %v", g.MinTTL),
+		expect(g.Push || g.Poll, g, "Push or Poll: otherwise a manager learns of no change"),
+		expect(slices.Contains(kinds, g.Expiry), g.Expiry, "one of the three kinds of Expiry"),
+		expect(t.TTL >= g.MinTTL, t.TTL, "a TTL in the harness of at least %v", g.MinTTL),
+		expect(g.MaxTTL == 0 || t.TTL <= g.MaxTTL, t.TTL, "a TTL in the harness of at most %v", g.MaxTTL),
 	)
 }
 
-func generalConcurrent(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func generalConcurrent(t *Trial, a, b *client) {
 	var wg sync.WaitGroup
 	for _, c := range []*client{a, b} {
-		for i, v := range c.calls() {
+		for _, v := range c.calls() {
 			if v.name == "Listen" {
 				continue
 			}
 			wg.Go(func() {
 				for range t.scaledCount(100) {
-					ctx, cancel := t.callContext()
-					err := v.call(ctx)
-					cancel()
+					err := v.call(t.callContext())
 					if err != nil && !errors.Is(err, backend.ErrStale) {
-						t.addError(fmt.Errorf("%s beside %d other calls: expected no error, got %w", v.name, i, err))
+						t.addError(fmt.Errorf("%s beside others: expected no error, got %w", v.name, err))
 						return
 					}
 				}
@@ -183,8 +175,7 @@ func generalConcurrent(t *Trial) {
 	wg.Wait()
 }
 
-func generalPaused(t *Trial) {
-	a := t.client("a")
+func generalPaused(t *Trial, a, _ *client) {
 	held := a.win("jobs")
 	t.inject(FaultPause, true, "")
 
@@ -195,8 +186,9 @@ func generalPaused(t *Trial) {
 		err := v.call(ctx)
 		cancel()
 		took := time.Since(began)
-		errs = append(errs, expect(err != nil && backend.Class(err) == backend.ErrUnavailable, v.name+" on a store that hangs to end with an error of class ErrUnavailable", err),
-			expect(took <= t.TTL/4+t.Late, v.name+" to end with its context", took))
+		errs = append(errs, expect(backend.Class(err) == backend.ErrUnavailable, err,
+			"%s on a store that hangs to end with an error of class ErrUnavailable", v.name),
+			expect(took <= t.TTL/4+t.Late, took, "%s to end with its context", v.name))
 	}
 
 	t.inject(FaultPause, false, "")

@@ -10,11 +10,12 @@ import (
 )
 
 var livenessCases = []Case{
-	{Rule: "L1", Name: "a takeover after a crash is in time", Run: liveCrash,
+	{Rule: "L1", Name: "a takeover after a crash is in time", run: liveCrash,
 		Says: "After a crash of the leader there is a new one within TTL + one reading."},
-	{Rule: "L2", Name: "a handover after a resignation is fast", Run: liveResign,
-		Says: "After an orderly release another candidate leads within one push or one reading. Where the store pushes, all candidates and observers know it long before they would read again, and so does the one that resigned."},
-	{Rule: "L4", Name: "no change of leader without a fault", Run: liveSticky,
+	{Rule: "L2", Name: "a handover after a resignation is fast", run: liveResign,
+		Says: "After an orderly release another candidate leads within one push or one reading. Where the " +
+			"store pushes, all know it before they read again, also observers and the one that resigned."},
+	{Rule: "L4", Name: "no change of leader without a fault", run: liveSticky,
 		Says: "The leader does not change without a fault, an operator's request or a resignation."},
 }
 
@@ -26,16 +27,17 @@ func liveCrash(t *Trial) {
 	for i := range phases {
 		name := fmt.Sprintf("jobs%d", i)
 		leader, others := t.startWithLeader(3, name, nil)
-		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // at different times between two renewals
+		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // between two renewals
 		leader.node.crash()
 
 		limit := t.TTL + t.TTL/20
 		if t.Expiry != backend.ByChallengers {
 			limit += t.renewEvery()
 		}
-		took := t.waitUntil(limit, "a new leader after a crash", func() bool { return leaderOf(others) != nil })
+		took := t.waitUntil(limit, "a new leader", func() bool { return leaderOf(others) != nil })
 		if t.Expiry == backend.ByChallengers {
-			require(expect(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "no takeover long before the TTL has passed", took))
+			least := t.TTL - t.renewEvery() - t.callTimeout() - t.Late
+			require(expect(took >= least, took, "no takeover long before the TTL has passed"))
 		}
 
 		for _, p := range others {
@@ -71,8 +73,8 @@ func liveResign(t *Trial) {
 	}
 
 	slices.Sort(times)
-	enough := t.renewEvery() / 2
-	require(expect(!t.Push || times[1] <= enough, fmt.Sprintf("all to know the next leader within %v, before the next reading", enough), times))
+	enough := t.renewEvery() / 2 // before the next reading
+	require(expect(!t.Push || times[1] <= enough, times, "all to know the next leader within %v", enough))
 }
 
 // awaitRenewal waits until a leader has just renewed its lease.
@@ -94,26 +96,21 @@ func (p *participant) knows(leader *participant) bool {
 	return ok && known.ID == leader.node.ID() || !leader.Leading()
 }
 
-// resign makes a leader resign.
-func (t *Trial) resign(leader *participant) {
-	ctx, cancel := t.callContext()
-	defer cancel()
-	if err := leader.Resign(ctx); err != nil {
-		fail("resign: expected nil, got %w", err)
-	}
-}
+func (t *Trial) resign(leader *participant) { must(leader.Resign(t.callContext()), "resign") }
 
 func liveSticky(t *Trial) {
 	leader, others := t.startWithLeader(3, "jobs", nil)
 	_, term, _ := leader.Leader()
 	t.checker.interval.Store(int64(t.TTL)) // a day without events needs few samples
 	t.sleep(t.scaledTime(24 * time.Hour))
-	require(expect(leader.Leading(), leader.node.key+" to keep leading", leader.events()))
+	require(expect(leader.Leading(), leader.events(), "%s to keep leading", leader.node.key))
 	for _, p := range append(others, leader) {
-		states := slices.DeleteFunc(p.events(), func(e election.Event) bool { return e.Kind == election.Notice })
+		isNotice := func(e election.Event) bool { return e.Kind == election.Notice }
+		states := slices.DeleteFunc(p.events(), isNotice)
 		for len(states) > 0 && states[0].Kind != election.Elected {
 			states = states[1:]
 		}
-		require(expect(len(states) == 1 && states[0].Term == term, p.node.key+" to see one leadership that lasts", p.events()))
+		lasts := len(states) == 1 && states[0].Term == term
+		require(expect(lasts, p.events(), "%s to see one leadership that lasts", p.node.key))
 	}
 }

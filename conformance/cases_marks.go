@@ -7,14 +7,17 @@ import (
 )
 
 var markCases = []Case{
-	{Rule: "V1", Name: "marks stay through renewals and grants", Run: marksStay, needs: []need{marks},
-		Says: "Only Mark changes MovedTo and MovedFrom. They stay through renewals, releases and grants, and every reader sees them. Mark changes Version, so the store refuses a bid that expects the lease from before."},
-	{Rule: "V2", Name: "a sealed lease needs a bid that shows the seal", Run: marksSeal, needs: []need{marks},
-		Says: "While MovedTo is set, the store grants the lease only to a bid whose Expected contains it."},
-	{Rule: "V3", Name: "Mark is refused like a renewal", Run: marksPinned, needs: []need{marks},
-		Says: "The store refuses Mark in another term, after a release and after another grant, and changes nothing."},
-	{Rule: "V6", Name: "Preflight changes nothing", Run: preflightChangesNothing,
-		Says: "Preflight, if the backend has it, changes no lease, record or request, whoever holds the lease. It returns no error for a bid that only the current lease prevents."},
+	{Rule: "V1", Name: "marks stay through renewals and grants", calls: marksStay, needs: []need{marks},
+		Says: "Only Mark changes MovedTo and MovedFrom. They stay through renewals, releases and grants, " +
+			"and all see them. Mark changes Version: a bid on the lease from before is refused."},
+	{Rule: "V2", Name: "a sealed lease needs a bid that shows the seal", calls: marksSeal,
+		needs: []need{marks},
+		Says:  "While MovedTo is set, the store grants the lease only to a bid whose Expected contains it."},
+	{Rule: "V3", Name: "Mark is refused like a renewal", calls: marksPinned, needs: []need{marks},
+		Says: "In another term, after a release or after another grant Mark is refused, with no effect."},
+	{Rule: "V6", Name: "Preflight changes nothing", calls: preflightChangesNothing,
+		Says: "Preflight, if the backend has it, changes no lease, record or request, whoever holds the " +
+			"lease. It returns no error for a bid that only the current lease prevents."},
 }
 
 // setMarks calls Mark for one lease and returns the answer.
@@ -26,23 +29,23 @@ func (c *client) setMarks(held backend.Lease, to, from string) backend.Answer {
 // mark calls Mark for one lease, which must be granted, and returns it as it then is.
 func (c *client) mark(held backend.Lease, to, from string) backend.Lease {
 	a := c.setMarks(held, to, from)
-	require(equal("outcome of a mark by the holder", a.Outcome, backend.Granted), equalMarks("in the answer", a.Lease, to, from))
+	require(equal(a.Outcome, backend.Granted, "outcome of a mark by the holder"),
+		equalMarks("in the answer", a.Lease, to, from))
 	return a.Lease
 }
 
 func equalMarks(where string, l backend.Lease, to, from string) error {
-	return errors.Join(equal("MovedTo "+where, l.MovedTo, to), equal("MovedFrom "+where, l.MovedFrom, from))
+	return equal([2]string{l.MovedTo, l.MovedFrom}, [2]string{to, from}, "MovedTo and MovedFrom %s", where)
 }
 
-func marksStay(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func marksStay(t *Trial, a, b *client) {
 	held := a.win("jobs")
 	before := b.read("jobs")
 	require(equalMarks("before the first mark", before, "", ""))
 
 	held = a.mark(held, "", "elsewhere")
-	require(expect(b.read("jobs").Version != before.Version, "another Version after a mark", before.Version))
-	refusedBid("V1", "a bid that expects the lease from before the mark", b.bidOn(before))
+	require(expect(b.read("jobs").Version != before.Version, before.Version, "another Version after a mark"))
+	t.refusedBid("a bid that expects the lease from before the mark", b.bidOn(before))
 	held = a.keep(held)
 	now := b.read("jobs")
 	require(equalMarks("after a renewal", now, "", "elsewhere"))
@@ -58,8 +61,7 @@ func marksStay(t *Trial) {
 	b.mark(held, "", "")
 }
 
-func marksSeal(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func marksSeal(t *Trial, a, b *client) {
 	held := a.win("jobs")
 	held = a.mark(held, "there", "")
 	held = a.keepAfter("it was sealed", held)
@@ -69,21 +71,20 @@ func marksSeal(t *Trial) {
 	blind := now
 	blind.MovedTo = ""
 	for _, c := range []*client{a, b} {
-		refusedBid("V2", "a bid that does not show the seal", c.bidOn(blind))
+		t.refusedBid("a bid that does not show the seal", c.bidOn(blind))
 	}
 	got := b.bidOn(now)
-	require(equal("outcome of a bid that shows the seal", got.Outcome, backend.Granted),
+	require(equal(got.Outcome, backend.Granted, "outcome of a bid that shows the seal"),
 		equalMarks("after it", got.Lease, "there", ""))
 }
 
-func marksPinned(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func marksPinned(t *Trial, a, b *client) {
 	held := a.win("jobs")
 	other := held
 	other.Term++
 	refused := func(why string, l backend.Lease) {
 		got := a.setMarks(l, "there", "")
-		require(equal("outcome of a mark "+why, got.Outcome, backend.Refused))
+		require(equal(got.Outcome, backend.Refused, "outcome of a mark %s", why))
 		require(equalMarks("after a mark "+why, b.read("jobs"), "", ""))
 	}
 
@@ -98,8 +99,7 @@ func marksPinned(t *Trial) {
 	b.keep(later)
 }
 
-func preflightChangesNothing(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func preflightChangesNothing(t *Trial, a, b *client) {
 	p, ok := b.Backend.(backend.Preflighter)
 	if !ok {
 		return // Preflight is optional
@@ -109,21 +109,20 @@ func preflightChangesNothing(t *Trial) {
 	records := a.list("", 10)
 	var bids []backend.Bid
 	for _, name := range []string{"done", "free", "jobs"} {
-		bids = append(bids, b.bid(backend.Lease{Election: name}))
+		bids = append(bids, b.bid(zero(name)))
 	}
 
-	ctx, cancel := t.callContext()
-	defer cancel()
+	ctx := t.callContext()
 	require(p.Preflight(ctx, bids)...)
 	now := a.list("", 10)
-	require(equal("records after Preflight", len(now), len(records)))
+	require(equal(len(now), len(records), "records after Preflight"))
 	for i, r := range records {
-		require(expect(!now[i].Differs(r.Lease), "the same lease after Preflight", now[i]))
+		require(expect(!now[i].Differs(r.Lease), now[i], "the same lease after Preflight"))
 	}
 
 	bids[0].Candidate.Nonce = backend.NewNonce()
 	err := p.Preflight(ctx, bids[:1])[0]
-	require(expect(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid for a second nonce", err))
+	require(expect(errors.Is(err, backend.ErrInvalid), err, "ErrInvalid for a second nonce"))
 	a.keep(held)
 	b.win("free")
 }

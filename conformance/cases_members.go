@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,16 +10,17 @@ import (
 )
 
 var memberCases = []Case{
-	{Rule: "M1", Name: "an announced member is listed", Run: membersListed,
-		Says: "Announce writes the one member record of this process, and Members returns it as it was last written. Announce changes no election."},
-	{Rule: "M2", Name: "members are ordered and paged", Run: membersPages,
-		Says: "Members returns up to limit members whose nonces are not less than from, in byte order of nonces."},
-	{Rule: "M3", Name: "a member's Age grows", Run: membersAge,
-		Says: "Age is the time since a member last announced itself, or 0 if the store itself knows that it is there. Members may omit a member that has not announced itself for two of its TTLs."},
+	{Rule: "M1", Name: "an announced member is listed", calls: membersListed,
+		Says: "Announce writes the one member record of this process, and Members returns it as it was " +
+			"last written. Announce changes no election."},
+	{Rule: "M2", Name: "members are ordered and paged", calls: membersPages,
+		Says: "Members returns up to limit members with nonces not less than from, in byte order of nonces."},
+	{Rule: "M3", Name: "a member's Age grows", calls: membersAge,
+		Says: "Age is the time since a member last announced itself, or 0 if the store itself knows that " +
+			"it is there. Members may omit a member that has not announced itself for two of its TTLs."},
 }
 
-func membersListed(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func membersListed(t *Trial, a, b *client) {
 	held := a.win("jobs")
 	m := backend.Member{Candidate: a.candidate, TTL: t.TTL, Stage: "both"}
 	for _, metadata := range []string{"first", "second\nline"} {
@@ -29,60 +29,53 @@ func membersListed(t *Trial) {
 			for yield(metadata[:5] + strings.Repeat("Ω", 100)) {
 			}
 		})
-		a.call("announce", func(ctx context.Context) error { return a.Announce(ctx, m) })
+		must(a.Announce(t.callContext(), m), "announce")
 		members := b.members("", 10)
-		require(equal("members", len(members), 1))
+		require(equal(len(members), 1, "members"))
 		got := members[0]
 		got.Age = 0
-		require(equal("member", got.Candidate, m.Candidate),
-			equal("stage", got.Stage, m.Stage),
-			equal("elections", got.Elections, m.Elections),
-			equal("TTL", got.TTL, m.TTL))
+		require(equal(got.Candidate, m.Candidate, "member"),
+			equal(got.Stage, m.Stage, "stage"),
+			equal(got.Elections, m.Elections, "elections"),
+			equal(got.TTL, m.TTL, "TTL"))
 	}
-	require(equal("Version of a lease", b.read("jobs").Version, held.Version), equal("records", len(b.list("", 10)), 1))
+	b.shows("an announcement", held)
+	require(equal(len(b.list("", 10)), 1, "records"))
 }
 
-func membersPages(t *Trial) {
+func membersPages(t *Trial, _, _ *client) {
 	var want []string
 	var clients []*client
 	for i := range 7 {
 		c := t.client(fmt.Sprintf("c%d", i))
-		want, clients = append(want, string(c.candidate.Nonce)), append(clients, c)
+		clients = append(clients, c)
+		want = append(want, string(c.candidate.Nonce))
 	}
 	slices.Sort(want)
 	for _, limit := range []int{1, 3, 7, 500} {
 		for _, c := range clients { // Members may omit one that has been silent for two TTLs
 			c.announce()
 		}
-		got := allPages(limit, 3*len(want), clients[0].members, func(m backend.Member) string { return string(m.Nonce) })
+		nonce := func(m backend.Member) string { return string(m.Nonce) }
+		got := allPages(limit, 3*len(want), clients[0].members, nonce)
 		if !slices.Equal(got, want) {
 			fail("pages of %d: expected nonces %q, got %q", limit, want, got)
 		}
 	}
 }
 
-func membersAge(t *Trial) {
-	a, b := t.client("a"), t.client("b")
-	for _, wait := range []time.Duration{t.TTL / 2, 0} {
-		before := time.Now()
-		a.announce()
-		announced := time.Now()
-		t.sleep(wait)
-		// The bounds come from readings of the clock before and after the call.
-		least := time.Since(announced) - t.TTL/10 - t.Late
+func membersAge(t *Trial, a, b *client) {
+	age := func() time.Duration {
 		members := b.members("", 10)
-		require(equal(fmt.Sprintf("members %v after an announcement", wait), len(members), 1))
-		most := time.Since(before) + t.TTL/10 + t.Late
-		if age := members[0].Age; age < least && !t.known(age) || age > most {
-			fail("expected an Age between %v and %v, got %v", least, most, age)
-		}
+		require(equal(len(members), 1, "members after an announcement"))
+		return members[0].Age
 	}
+	t.checkAge(t.TTL/2, t.TTL/10, a.announce, age, t.KnowsMembers)
+	t.checkAge(0, t.TTL/10, a.announce, age, t.KnowsMembers)
+
 	t.sleep(3 * t.TTL)
-	members := b.members("", 10)
-	if len(members) > 0 && !t.known(members[0].Age) { // Members may omit it; otherwise its Age must have grown
-		require(expect(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs without an announcement", 2*t.TTL), members[0].Age))
+	for _, m := range b.members("", 10) { // none: Members may omit it
+		grown := m.Age > 2*t.TTL || t.KnowsMembers && m.Age == 0
+		require(expect(grown, m.Age, "an Age above %v after three TTLs without an announcement", 2*t.TTL))
 	}
 }
-
-// known reports whether a member of this Age is there because the store itself knows it.
-func (t *Trial) known(age time.Duration) bool { return t.KnowsMembers && age == 0 }

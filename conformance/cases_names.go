@@ -10,41 +10,44 @@ import (
 )
 
 var nameCases = []Case{
-	{Rule: "S15", Name: "different names are different elections", Run: namesExact,
-		Says: "The store compares names byte by byte: two different names are two elections, whatever case, accents, spaces or slashes they contain."},
-	{Rule: "S15", Name: "text is returned byte for byte", Run: namesText,
-		Says: "The store returns ids, addresses and metadata up to their limits byte for byte, and ids in requests."},
-	{Rule: "S15", Name: "hostile text in a record harms no election", Run: namesPlanted, Fault: FaultPlantRecord,
-		Says: "A record into which an attacker wrote hostile text is read as clean text, and affects no other election."},
+	{Rule: "S15", Name: "different names are different elections", calls: namesExact,
+		Says: "The store compares names byte by byte: two different names are two elections, whatever " +
+			"case, accents, spaces or slashes they contain."},
+	{Rule: "S15", Name: "text is returned byte for byte", calls: namesText,
+		Says: "Ids, addresses and metadata up to their limits are kept byte for byte, also ids in requests."},
+	{Rule: "S15", Name: "hostile text in a record harms no election", calls: namesPlanted,
+		Fault: FaultPlantRecord,
+		Says:  "A record of an attacker's hostile text is read as clean, and affects no other election."},
 }
 
 // names returns election names that a careless store would confuse.
 func names() []string {
 	list := []string{
 		"a", "A", "a ", " a", "a  ", "a.", "a/", "a//", "/a", "a/b", "a//b", "a/B", "a\\b", "a\\\\b", "A/B",
-		"\u00e1", "a\u0301", "\u00c1", "\u00e4", "\u00e6", "ae", "\u00df", "ss", "\u0131", "i", "I", "\u0130", "\u212a", "k", "K",
-		"\uff41", "\u0430", // full-width and Cyrillic a
-		"..", ".", "../x", "x", "./x", "%", "%a", "a%", "_", "_a", "%61", "a%2fb", "*", "?", "[a]", "{a}", "${a}", "#", "~", "$",
-		"'", "''", "\"", "`", ";", "--", "' OR '1'='1", "a'; DROP TABLE election; --", "\\", "\\'", "\\0", "\\x00",
-		"$1 {payload} {table} ?",
+		"\u00e1", "a\u0301", "\u00c1", "\u00e4", "\u00e6", "ae", "\u00df", "ss", "\u0131", "i", "I", "\u0130",
+		"\u212a", "k", "K", "\uff41", "\u0430", // Kelvin; full-width and Cyrillic a
+		"..", ".", "../x", "x", "./x", "%", "%a", "a%", "_", "_a", "%61", "a%2fb", "*", "?", "[a]", "{a}",
+		"${a}", "#", "~", "$", "'", "''", "\"", "`", ";", "--", "' OR '1'='1", "a'; DROP TABLE election; --",
+		"\\", "\\'", "\\0", "\\x00", "$1 {payload} {table} ?",
 		"0", "00", "0.0", "-0", "1", "1e0", "+1", "null", "NULL", "nil", "true", "<a>", "&amp;",
 		"\U0001F600", "\U0001F44D", "\U0001F44D\U0001F3FD", "\u65e5\u672c", "\u0645",
 		"a\u00a0b", "a b", "election", "lock-0000000001", "a:b", "a=b", "a,b", "a|b",
 	}
 	long := strings.Repeat("n", backend.MaxName-1)
-	return append(list, long+"1", long+"2", long, strings.Repeat("\u00e9", 127)+"x", strings.Repeat("\U0001F600", 63)+"abc")
+	two, four := strings.Repeat("\u00e9", 127), strings.Repeat("\U0001F600", 63) // bytes in each character
+	return append(list, long+"1", long+"2", long, two+"x", four+"abc")
 }
 
 // texts returns one-line texts of up to max bytes that a careless store would change.
 func texts(max int) []string {
 	return []string{
-		"x", " x ", "X", "\u00e1", "a\u0301", "\U0001F600", "'", "\"", "\\", "\\n", "%s%d", "`", "a/b", "../x", "<script>", "${x}", "{\"a\":1}", "NULL",
-		strings.Repeat("m", max), strings.Repeat("\u00e9", max/2), "a#b", "a|b,c;d", "' OR 1=1 --",
+		"x", " x ", "X", "\u00e1", "a\u0301", "\U0001F600", "'", "\"", "\\", "\\n", "%s%d", "`", "a/b",
+		"../x", "<script>", "${x}", "{\"a\":1}", "NULL", "a#b", "a|b,c;d", "' OR 1=1 --",
+		strings.Repeat("m", max), strings.Repeat("\u00e9", max/2),
 	}
 }
 
-func namesExact(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func namesExact(t *Trial, a, b *client) {
 	held := a.winAll(names()...)
 
 	// Each name is a separate lease: b takes over every second one, and the others must not change.
@@ -59,16 +62,17 @@ func namesExact(t *Trial) {
 	maps.Copy(held, b.winAll(others...))
 
 	now, records := b.observe(zeroLeases(names()...)...), b.list("", 2*len(held))
-	require(equal("leases read", len(now), len(held)), equal("records", len(records), len(held)))
+	require(equal(len(now), len(held), "leases read"), equal(len(records), len(held), "records"))
 	for _, l := range now {
 		want := held[l.Election]
-		require(equal(fmt.Sprintf("term of %q", l.Election), l.Term, want.Term), equal(fmt.Sprintf("holder of %q", l.Election), l.Holder, want.Holder))
+		require(equal(l.Term, want.Term, "term of %q", l.Election),
+			equal(l.Holder, want.Holder, "holder of %q", l.Election))
 		if t.Virtual { // on a busy machine a session may end, and its leases may continue in another one
-			require(equal(fmt.Sprintf("Version of %q", l.Election), l.Version, want.Version))
+			require(equal(l.Version, want.Version, "Version of %q", l.Election))
 		}
 	}
 	for i, name := range slices.Sorted(maps.Keys(held)) {
-		require(equal(fmt.Sprintf("record %d", i), records[i].Election, name))
+		require(equal(records[i].Election, name, "record %d", i))
 	}
 }
 
@@ -79,14 +83,14 @@ func (c *client) winAll(names ...string) map[string]backend.Lease {
 	}
 	held := map[string]backend.Lease{}
 	for i, got := range c.acquire(c.bidsFor(names...)...) {
-		require(equal(fmt.Sprintf("outcome of a bid for %q (%v)", names[i], got.Err), got.Outcome, backend.Granted), equal("name in its answer", got.Election, names[i]))
+		require(equal(got.Outcome, backend.Granted, "outcome of a bid for %q (%v)", names[i], got.Err),
+			equal(got.Election, names[i], "name in its answer"))
 		held[names[i]] = got.Lease
 	}
 	return held
 }
 
-func namesText(t *Trial) {
-	b := t.client("reader")
+func namesText(t *Trial, _, b *client) {
 	ids, metadata := texts(backend.MaxID), texts(backend.MaxMetadata)
 	metadata[0] = "line one\n\tline two\r\n\nend \n"
 	for i := range ids {
@@ -94,37 +98,36 @@ func namesText(t *Trial) {
 		a.candidate.Address, a.candidate.Metadata = texts(backend.MaxAddress)[i], metadata[i]
 		name := fmt.Sprintf("jobs%d", i)
 		held := a.win(name)
-		read := b.read(name)
-		require(equal("winner's answer", held.Holder, a.candidate), equal("reader's answer", read.Holder, a.candidate))
+		require(equal(held.Holder, a.candidate, "winner's answer"),
+			equal(b.read(name).Holder, a.candidate, "reader's answer"))
 
 		a.announce()
 		members := b.members(string(a.candidate.Nonce), 1)
-		require(equal("members", len(members), 1))
-		require(equal("member record", members[0].Candidate, a.candidate))
+		require(equal(len(members), 1, "members"))
+		require(equal(members[0].Candidate, a.candidate, "member record"))
 
 		b.request(backend.Request{Election: name, Term: held.Term, Kind: backend.Nominate, ID: ids[i]})
 		a.release(backend.Released, held)
-		read = b.read(name)
-		require(equal("LastID", read.LastID, a.candidate.ID), equal("nominee", read.Request.ID, ids[i]))
+		read := b.read(name)
+		require(equal(read.LastID, a.candidate.ID, "LastID"), equal(read.Request.ID, ids[i], "nominee"))
 	}
 }
 
-func namesPlanted(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func namesPlanted(t *Trial, a, b *client) {
 	held := a.win("jobs")
 	before := b.win("planted")
 	t.inject(FaultPlantRecord, true, "planted")
-	changed := a.observe(backend.Lease{Election: "planted"}, backend.Lease{Election: "jobs"})
+	changed := a.observe(zero("planted"), zero("jobs"))
 	for _, l := range changed {
-		if l.Election == "planted" && l.Holder == before.Holder {
-			fail("expected the fault %s to change the record, got %+v: the harness's function does nothing", FaultPlantRecord, l)
-		}
+		planted := l.Election != "planted" || l.Holder != before.Holder
+		require(expect(planted, l, "the harness's fault %s to change the record", FaultPlantRecord))
 	}
 
 	a.list("", 10)
 	a.keep(held)
 	isHeld := func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.candidate }
-	require(expect(slices.ContainsFunc(changed, isHeld), "Observe to return the other election beside the planted one", fmt.Sprint(changed)))
+	shown := slices.ContainsFunc(changed, isHeld)
+	require(expect(shown, fmt.Sprint(changed), "Observe to return the other election beside the planted one"))
 
 	o := t.participant("observer", "planted", nil)
 	t.sleep(t.TTL)
@@ -132,7 +135,8 @@ func namesPlanted(t *Trial) {
 		if e.Leader.ID == "" {
 			continue
 		}
-		require(backend.CheckID(e.Leader.ID), backend.CheckText("address", e.Leader.Address, backend.MaxAddress, false),
+		require(backend.CheckID(e.Leader.ID),
+			backend.CheckText("address", e.Leader.Address, backend.MaxAddress, false),
 			backend.CheckText("metadata", e.Leader.Metadata, backend.MaxMetadata, true))
 	}
 }

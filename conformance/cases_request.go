@@ -2,24 +2,24 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/go-election/go-election/backend"
 )
 
 var requestCases = []Case{
-	{Rule: "W1", Name: "a request does not change the lease", Run: requestBeside,
-		Says: "Request writes a request beside the lease. It neither grants nor ends a lease, and does not change the heartbeat. Readers see the request, and so does the holder in the answer to its renewal."},
-	{Rule: "W2", Name: "a stale request is not written", Run: requestStale,
-		Says: "If the election now has another term, Request writes nothing and returns ErrStale. It still writes the other requests of the batch."},
-	{Rule: "W3", Name: "the next grant clears the request", Run: requestCleared,
+	{Rule: "W1", Name: "a request does not change the lease", calls: requestBeside,
+		Says: "Request writes beside the lease. It neither grants nor ends one, and does not change the " +
+			"heartbeat. Readers see the request, and so does the holder in the answer to its renewal."},
+	{Rule: "W2", Name: "a stale request is not written", calls: requestStale,
+		Says: "If the election now has another term, Request writes nothing and returns ErrStale. It still " +
+			"writes the other requests of the batch."},
+	{Rule: "W3", Name: "the next grant clears the request", calls: requestCleared,
 		Says: "A grant clears the request. A release does not."},
-	{Rule: "W4", Name: "a request can be withdrawn", Run: requestWithdrawn,
-		Says: "A request with the empty kind withdraws the request beside the lease. A later request replaces an earlier one."},
+	{Rule: "W4", Name: "a request can be withdrawn", calls: requestWithdrawn,
+		Says: "A request of the empty kind withdraws the last one. A later request replaces an earlier one."},
 }
 
-func requestBeside(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func requestBeside(t *Trial, a, b *client) {
 	held := a.win("jobs")
 	for _, request := range []backend.Request{
 		{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"},
@@ -29,20 +29,19 @@ func requestBeside(t *Trial) {
 		b.request(request)
 		held.Request = request
 		b.shows("a request", held)
-		require(equal("listed lease", asRead(b.record("jobs").Lease), asRead(held)))
+		require(equal(asRead(b.record("jobs").Lease), asRead(held), "listed lease"))
 
-		got := b.bidOn(backend.Lease{Election: "jobs"})
-		require(equal(fmt.Sprintf("outcome of a bid after the request %s", request.Kind), got.Outcome, backend.Refused))
+		got := b.bidOn(zero("jobs"))
+		require(equal(got.Outcome, backend.Refused, "outcome of a bid after the request %s", request.Kind))
 
 		if request.Kind != backend.Depose { // after that R5 holds
 			held = a.keep(held)
-			require(equal("request in the answer to a renewal", held.Request, request))
+			require(equal(held.Request, request, "request in the answer to a renewal"))
 		}
 	}
 }
 
-func requestStale(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func requestStale(t *Trial, a, b *client) {
 	old := a.win("jobs")
 	a.release(backend.Released, old)
 	held := a.win("jobs")
@@ -55,53 +54,48 @@ func requestStale(t *Trial) {
 	for _, request := range stale {
 		err := try(func() { b.request(request) })
 		require(
-			expect(errors.Is(err, backend.ErrStale), "ErrStale for "+string(request.Kind)+" with a term that is not the present one", err),
-			expect(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid", err))
+			expect(errors.Is(err, backend.ErrStale), err, "ErrStale for %s in another term", request.Kind),
+			expect(errors.Is(err, backend.ErrInvalid), err, "an error of class ErrInvalid"))
 	}
 
-	require(equal("request after stale ones", b.read("jobs").Request, backend.Request{}))
+	require(equal(b.read("jobs").Request, backend.Request{}, "request after stale ones"))
 	a.keep(held)
 
 	other := a.win("other")
 	good := backend.Request{Election: "other", Term: other.Term, Kind: backend.Nominate, ID: "b"}
 	err := try(func() { b.request(stale[0], good, stale[2]) })
-	require(expect(errors.Is(err, backend.ErrStale), "ErrStale for a batch with stale requests", err),
-		equal("request beside stale ones", b.read("other").Request, good))
+	require(expect(errors.Is(err, backend.ErrStale), err, "ErrStale for a batch with stale requests"),
+		equal(b.read("other").Request, good, "request beside stale ones"))
 }
 
-func requestCleared(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func requestCleared(t *Trial, a, b *client) {
 	for _, kind := range []backend.RequestKind{backend.Nominate, backend.Accept, backend.Depose} {
 		held := a.win("jobs")
-		request := backend.Request{Election: "jobs", Term: held.Term, Kind: kind, ID: "b", Nonce: b.candidate.Nonce}
+		request := backend.Request{Election: "jobs", Term: held.Term, Kind: kind, ID: "b"}
+		request.Nonce = b.candidate.Nonce
 		b.request(request)
 		a.release(backend.Deposed, held)
-		require(equal("request after the release", a.read("jobs").Request, request))
+		require(equal(a.read("jobs").Request, request, "request after the release"))
 
 		next := b.win("jobs")
 		now := a.read("jobs")
-		require(equal("request in the answer to the next grant, after "+string(kind), next.Request, backend.Request{}),
-			equal("request read after it", now.Request, backend.Request{}))
+		require(equal(next.Request, backend.Request{}, "request in the next answer, after %s", kind),
+			equal(now.Request, backend.Request{}, "request read after it"))
 		next = b.keep(next) // a deposition must end with its term
 		b.release(backend.Released, next)
 	}
 }
 
-func requestWithdrawn(t *Trial) {
-	a, b := t.client("a"), t.client("b")
+func requestWithdrawn(t *Trial, a, b *client) {
 	held := a.win("jobs")
+	b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Depose})
+	b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
 	last := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "c"}
-	for _, request := range []backend.Request{
-		{Election: "jobs", Term: held.Term, Kind: backend.Depose},
-		{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"},
-		last,
-	} {
-		b.request(request)
-	}
+	b.request(last)
 	held = a.keepAfter("another request replaced a deposition", held)
-	require(equal("request after three requests", held.Request, last))
+	require(equal(held.Request, last, "request after three requests"))
 
 	b.request(backend.Request{Election: "jobs", Term: held.Term})
 	now := a.read("jobs")
-	require(equal("request after it was withdrawn", now.Request, backend.Request{}))
+	require(equal(now.Request, backend.Request{}, "request after it was withdrawn"))
 }

@@ -72,7 +72,8 @@ func (c *checker) sample() {
 			if first == nil {
 				first = p
 			} else if c.t.Exclusive && first.Leading() {
-				c.t.addError(violation("S1", "no election has two leaders", "%s and %s both lead %q at %v", first.node.key, p.node.key, name, after))
+				c.t.addError(violation("S1", "no election has two leaders",
+					"%s and %s both lead %q at %v", first.node.key, p.node.key, name, after))
 			}
 		}
 	}
@@ -85,13 +86,14 @@ func (c *checker) recordBelief(p *participant, term uint64, before, after time.D
 		b.To = max(b.To, before)
 	} else {
 		p.finishBelief(c)
-		p.belief = &Entry{Process: p.node.key, Election: p.Name(), Kind: Believed, Term: term, From: after, To: after}
+		p.belief = &Entry{Process: p.node.key, Election: p.Name(), Kind: Believed, Term: term}
+		p.belief.From, p.belief.To = after, after
 	}
-	n := p.node
-	sent, ok := c.sent[Leadership{n.key, p.Name(), term}]
-	if deadline := sent + n.trusted(); ok && before > deadline {
-		c.t.addError(violation("S2", "a lease is trusted until at most the start of the granted call + TTL − clock margin",
-			"%s leads %q at %v; it sent its last granted call at %v, so its deadline was %v", n.key, p.Name(), before, sent, deadline))
+
+	sent, ok := c.sent[p.belief.Leadership()]
+	if deadline := sent + p.node.trusted(); ok && before > deadline {
+		c.t.addError(violation("S2", "trust ends by the start of the granted call + TTL − clock margin",
+			"%v; it sent its last granted call at %v, so its deadline was %v", p.belief, sent, deadline))
 	}
 }
 
@@ -129,12 +131,13 @@ func (c *checker) finish() error {
 func (c *checker) recordCall(n *node, call Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	base := n.wire.Began.Sub(c.t.began)
+	kind, base := EntryKind(call.Method), n.wire.Began.Sub(c.t.began)
 	for i, name := range call.Elections {
-		if !slices.Contains(steps, EntryKind(call.Method)) || call.Outcome(i) != backend.Granted || call.Terms[i] == 0 {
+		if !slices.Contains(steps, kind) || call.Outcome(i) != backend.Granted || call.Terms[i] == 0 {
 			continue
 		}
-		e := Entry{Process: n.key, Election: name, Kind: EntryKind(call.Method), Term: call.Terms[i], From: base + call.Sent, To: base + call.Received}
+		e := Entry{Process: n.key, Election: name, Kind: kind, Term: call.Terms[i]}
+		e.From, e.To = base+call.Sent, base+call.Received
 		c.history = append(c.history, e)
 		if e.Kind != Released {
 			c.sent[e.Leadership()] = max(c.sent[e.Leadership()], e.From)

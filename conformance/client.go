@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,28 +18,10 @@ type client struct {
 
 // client connects another client, with a fresh nonce.
 func (t *Trial) client(id string) *client {
-	c := &client{
-		Backend: t.Store.Open(t.tb), t: t,
-		candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80", Metadata: "zone=" + id},
-	}
+	me := backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80", Metadata: "zone=" + id}
+	c := &client{Backend: t.Store.Open(t.tb), candidate: me, t: t}
 	t.clients = append(t.clients, c)
 	return c
-}
-
-// call makes a call with a deadline, and ends the case if the call fails.
-func (c *client) call(what string, call func(ctx context.Context) error) {
-	ask(c, what, func(ctx context.Context) (none struct{}, err error) { return none, call(ctx) })
-}
-
-// ask is call for a call that has an answer.
-func ask[T any](c *client, what string, call func(ctx context.Context) (T, error)) T {
-	ctx, cancel := c.t.callContext()
-	defer cancel()
-	answer, err := call(ctx)
-	if err != nil {
-		fail("%s: expected no error, got %w", what, err)
-	}
-	return answer
 }
 
 // answers makes a call that has an answer for each item. The backend must not change the items, nor keep them
@@ -49,26 +30,28 @@ func answers[T comparable](
 	c *client, what string, items []T, call func(ctx context.Context, items []T) ([]backend.Answer, error),
 ) []backend.Answer {
 	passed := slices.Clone(items)
-	answers := ask(c, what, func(ctx context.Context) ([]backend.Answer, error) { return call(ctx, passed) })
-	require(equal("answers to "+what, len(answers), len(items)),
-		expect(slices.Equal(passed, items), fmt.Sprintf("%s to leave its items: %+v", what, items), passed))
+	answers, err := call(c.t.callContext(), passed)
+	must(err, "%s", what)
+	require(equal(len(answers), len(items), "answers to %s", what),
+		expect(slices.Equal(passed, items), passed, "%s to leave its items: %+v", what, items))
 	clear(passed)
 	return answers
 }
 
 // read reads one lease.
 func (c *client) read(name string) backend.Lease {
-	changed := c.observe(backend.Lease{Election: name})
+	changed := c.observe(zero(name))
 	if len(changed) != 1 || changed[0].Election != name {
 		fail("observe %.80q: expected this one lease, got %d: %+v", name, len(changed), changed)
 	}
 	return changed[0]
 }
 
-// shows reads a lease, which must be as somebody else was answered that it is.
-func (c *client) shows(what string, answered backend.Lease) {
+// shows reads a lease, which must be as somebody else was answered that it is, and returns it.
+func (c *client) shows(what string, answered backend.Lease) backend.Lease {
 	now := c.read(answered.Election)
-	require(equal("lease that others read after "+what, asRead(now), asRead(answered)))
+	require(equal(asRead(now), asRead(answered), "lease that others read after %s", what))
+	return now
 }
 
 // asRead is a lease without what depends on who reads it and when. A migration keeps its own MovedFrom from
@@ -83,46 +66,48 @@ func asRead(l backend.Lease) backend.Lease {
 func (c *client) readQuickly(name string) (l backend.Lease, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.t.TTL/2)
 	defer cancel()
-	seen, err := c.Observe(ctx, []backend.Lease{{Election: name}})
+	seen, err := c.Observe(ctx, []backend.Lease{zero(name)})
 	if err == nil && len(seen) == 1 {
 		l = seen[0]
 	}
 	return l, err
 }
 
-// observe returns the leases that have changed.
 func (c *client) observe(seen ...backend.Lease) (changed []backend.Lease) {
-	return ask(c, "observe", func(ctx context.Context) ([]backend.Lease, error) { return c.Observe(ctx, seen) })
+	changed, err := c.Observe(c.t.callContext(), seen)
+	must(err, "observe")
+	return changed
 }
 
-// bid returns a bid that expects the given lease.
 func (c *client) bid(expected backend.Lease) backend.Bid {
-	return backend.Bid{Election: expected.Election, Candidate: c.candidate, TTL: c.t.TTL, Renew: c.t.TTL / 3, Expected: expected}
+	name, ttl := expected.Election, c.t.TTL
+	return backend.Bid{Election: name, Candidate: c.candidate, TTL: ttl, Renew: ttl / 3, Expected: expected}
 }
 
 // bidsFor reads leases, waits until they are free if nobody holds them, and returns a bid for each, in the
 // order of the names.
 func (c *client) bidsFor(names ...string) (bids []backend.Bid) {
 	expected := c.observe(zeroLeases(names...)...)
-	require(equal("leases in the answer to a first Observe", len(expected), len(names)))
+	require(equal(len(expected), len(names), "leases in the answer to a first Observe"))
 	for _, name := range names {
 		i := slices.IndexFunc(expected, func(l backend.Lease) bool { return l.Election == name })
-		require(expect(i >= 0, fmt.Sprintf("the lease of %.80q in the answer of Observe", name), expected))
+		require(expect(i >= 0, expected, "the lease of %.80q in the answer of Observe", name))
 		bids = append(bids, c.bid(expected[i]))
 	}
 	c.t.sleep(max(expected[0].ObserveFor, 0))
 	return bids
 }
 
-// zeroLeases returns leases of which nothing is known but their names.
+// zero is a lease of which nothing is known but its name.
+func zero(name string) backend.Lease { return backend.Lease{Election: name} }
+
 func zeroLeases(names ...string) (leases []backend.Lease) {
 	for _, name := range names {
-		leases = append(leases, backend.Lease{Election: name})
+		leases = append(leases, zero(name))
 	}
 	return leases
 }
 
-// acquire makes bids and returns one answer for each.
 func (c *client) acquire(bids ...backend.Bid) []backend.Answer {
 	return answers(c, "acquire", bids, c.Acquire)
 }
@@ -155,7 +140,8 @@ func (c *client) winWith(name string, change func(*backend.Bid)) backend.Lease {
 		case a.Outcome == backend.Unknown || a.Err != nil:
 			fail("bid for %.80q: expected granted, got %v: %v", name, a.Outcome, a.Err)
 		case time.Now().After(deadline):
-			fail("bid for %.80q that expects %+v, observed long enough: expected granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
+			fail("bid for %.80q that expects %+v, observed long enough: expected granted, got %v with %+v",
+				name, b.Expected, a.Outcome, a.Lease)
 		}
 	}
 }
@@ -168,7 +154,6 @@ func asHeld(leases []backend.Lease) []backend.Held {
 	return held
 }
 
-// renew renews leases and returns one answer for each.
 func (c *client) renew(held ...backend.Lease) []backend.Answer {
 	return answers(c, "renew", asHeld(held), c.Renew)
 }
@@ -177,7 +162,8 @@ func (c *client) renew(held ...backend.Lease) []backend.Answer {
 func (c *client) renewal(want backend.Outcome, why string, held backend.Lease) backend.Lease {
 	a := c.renew(held)[0]
 	if a.Outcome != want {
-		fail("renewal of %.80q in term %d %s: expected %v, got %v (%v) with %+v", held.Election, held.Term, why, want, a.Outcome, a.Err, a.Lease)
+		fail("renewal of %.80q in term %d %s: expected %v, got %v (%v) with %+v",
+			held.Election, held.Term, why, want, a.Outcome, a.Err, a.Lease)
 	}
 	return a.Lease
 }
@@ -195,44 +181,38 @@ func (c *client) cannotKeep(why string, held backend.Lease) { c.renewal(backend.
 
 // release releases leases with a reason.
 func (c *client) release(end backend.End, held ...backend.Lease) {
-	c.releaseAs(c.candidate, end, held...)
-}
-
-// releaseAs releases leases of a holder.
-func (c *client) releaseAs(holder backend.Candidate, end backend.End, held ...backend.Lease) {
 	for i := range held {
-		held[i].End, held[i].Holder = end, holder
+		held[i].End, held[i].Holder = end, c.candidate
 	}
-	c.call("release", func(ctx context.Context) error { return c.Release(ctx, asHeld(held)) })
+	must(c.Release(c.t.callContext(), asHeld(held)), "release")
 }
 
-// request writes requests.
 func (c *client) request(requests ...backend.Request) {
-	c.call("request", func(ctx context.Context) error { return c.Request(ctx, requests) })
+	must(c.Request(c.t.callContext(), requests), "request")
 }
 
-// list returns records.
 func (c *client) list(from string, limit int) []backend.Record {
-	return ask(c, "list", func(ctx context.Context) ([]backend.Record, error) { return c.List(ctx, from, limit) })
+	records, err := c.List(c.t.callContext(), from, limit)
+	must(err, "list")
+	return records
 }
 
 // record returns the record of an election, which must be there.
 func (c *client) record(name string) backend.Record {
 	records := c.list(name, 1)
-	require(expect(len(records) == 1 && records[0].Election == name, "a record of "+name, fmt.Sprint(records)))
+	require(expect(len(records) == 1 && records[0].Election == name, records, "a record of %s", name))
 	return records[0]
 }
 
 // announce writes the client's member record.
 func (c *client) announce() {
-	c.call("announce", func(ctx context.Context) error {
-		return c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL})
-	})
+	must(c.Announce(c.t.callContext(), backend.Member{Candidate: c.candidate, TTL: c.t.TTL}), "announce")
 }
 
-// members returns member records.
 func (c *client) members(from string, limit int) []backend.Member {
-	return ask(c, "members", func(ctx context.Context) ([]backend.Member, error) { return c.Members(ctx, from, limit) })
+	members, err := c.Members(c.t.callContext(), from, limit)
+	must(err, "members")
+	return members
 }
 
 // crash ends the client as if its process had died.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/wire"
 )
 
 // A Harness says how the suite creates stores of one kind, and how time passes there.
@@ -79,8 +80,8 @@ const (
 	FaultCutReplies   = "cut-replies"   // requests reach the server, answers do not come back
 	FaultFailover     = "failover"      // another server takes over, with all writes or without the last ones
 	FaultDeleteRecord = "delete-record" // an operator deletes the election's record
-	FaultHide         = "hide"          // rights hide the store's records from all clients, which may do all else
-	FaultPlantRecord  = "plant-record"  // an attacker overwrites the election's record with hostile text as holder
+	FaultHide         = "hide"          // rights hide the records from all clients, which may do all else
+	FaultPlantRecord  = "plant-record"  // an attacker overwrites the record with hostile text as holder
 )
 
 // withDefaults fills in what is zero.
@@ -96,3 +97,17 @@ func (h Harness) withDefaults() Harness {
 	}
 	return h
 }
+
+// A Wire is a [backend.Backend] that passes calls to another one; see [Wrap].
+type Wire = wire.Wire
+
+// A Call is one call of a Backend, as the wire saw it.
+type Call = wire.Call
+
+// A Fate is what the wire does to a call. The zero Fate passes it.
+type Fate = wire.Fate
+
+// Wrap puts a wire before a backend. The wire records every call, and can lose, delay,
+// repeat or spoil it. It works with every backend and in virtual time. At first it passes
+// every call.
+func Wrap(b backend.Backend) *Wire { return wire.Wrap(b) }

@@ -29,7 +29,7 @@ type Entry struct {
 type EntryKind string
 
 const (
-	Believed EntryKind = "believed" // Leading was true in Term at From and at To, the first and the last sample
+	Believed EntryKind = "believed" // Leading was true in Term at From and at To, the first and last sample
 	Granted  EntryKind = "Acquire"  // a bid sent at From was answered Granted at To
 	Renewed  EntryKind = "Renew"    // a renewal sent at From was answered Granted at To
 	Released EntryKind = "Release"  // a release sent at From had succeeded at To
@@ -59,7 +59,8 @@ func Check(h History) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		one := of[name]
-		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted, Renewed, Released)), checkGrants(one))
+		calls := one.ofKind(steps...)
+		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(calls), checkGrants(one))
 	}
 	return errors.Join(errs...)
 }
@@ -74,13 +75,9 @@ func violation(rule, says string, format string, args ...any) error {
 // isViolation reports whether a rule of safety was broken, beside whatever else happened.
 func isViolation(err error) bool { return errors.As(err, new(violationError)) }
 
-func (h History) ofKind(kinds ...EntryKind) (list History) {
-	for _, e := range h {
-		if slices.Contains(kinds, e.Kind) {
-			list = append(list, e)
-		}
-	}
-	return list
+func (h History) ofKind(kinds ...EntryKind) History {
+	isOther := func(e Entry) bool { return !slices.Contains(kinds, e.Kind) }
+	return slices.DeleteFunc(slices.Clone(h), isOther)
 }
 
 func byFrom(a, b Entry) int { return cmp.Compare(a.From, b.From) }
@@ -93,12 +90,10 @@ func checkBeliefs(list History) error {
 	for i := 1; i < len(list); i++ {
 		a, b := list[i-1], list[i]
 		if a.To > b.From {
-			return violation("S1", "the intervals during which Leading() is true in different processes never overlap", "%v; and %v", a, b)
+			return violation("S1", "intervals in which Leading() is true in two processes never overlap",
+				"%v; and %v", a, b)
 		}
-		if a.To < b.To {
-			continue
-		}
-		list[i].To = a.To
+		list[i].To = max(a.To, b.To)
 	}
 	return nil
 }
@@ -108,7 +103,8 @@ var steps = []EntryKind{Granted, Renewed, Released}
 
 // byStep compares calls that succeeded: a term ends with its release, or with the grant of a greater term.
 func byStep(a, b Entry) int {
-	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(slices.Index(steps, a.Kind), slices.Index(steps, b.Kind)))
+	kind := cmp.Compare(slices.Index(steps, a.Kind), slices.Index(steps, b.Kind))
+	return cmp.Or(cmp.Compare(a.Term, b.Term), kind)
 }
 
 // checkTerms checks that some order of the calls explains their answers: when a call was sent, none had
@@ -129,7 +125,8 @@ func checkTerms(list History) error {
 		}
 
 		if c.Kind == Renewed && byStep(c, last) < 0 {
-			return violation("S7", "no term is renewed after its release, or after the grant of a later one", "%v; after %v", c, last)
+			return violation("S7", "no term is renewed after its release, or after the grant of a later one",
+				"%v; after %v", c, last)
 		}
 		if c.Kind != Granted {
 			continue
@@ -153,7 +150,8 @@ func checkGrants(h History) error {
 	}
 	for _, b := range h.ofKind(Believed) {
 		if g, ok := won[b.Leadership()]; !ok || g.From > b.From {
-			return violation("S8", "only a bid that was answered Granted starts a leadership", "%v, without such an answer", b)
+			return violation("S8", "only a bid that was answered Granted starts a leadership",
+				"%v, without such an answer", b)
 		}
 	}
 	return nil

@@ -17,9 +17,9 @@ import (
 //	follower, listening  a reading for each change, and one for each TTL/2
 //	every node           d/TTL announcements
 var costCases = []Case{
-	{Rule: "Q1", Name: "a hundred idle elections", Run: costIdle,
+	{Rule: "Q1", Name: "a hundred idle elections", run: costIdle,
 		Says: "Idle elections make no more calls than the documented formula. A node renews or reads many elections in one call, so the number of calls does not grow with the number of elections."},
-	{Rule: "Q1", Name: "an election without a leader", Run: costVacant,
+	{Rule: "Q1", Name: "an election without a leader", run: costVacant,
 		Says: "An election without a leader costs no more calls than one with a leader."},
 }
 
@@ -50,7 +50,7 @@ func newCallCounter(n *node) *callCounter {
 func (s *callCounter) atMost(limits map[string]int) {
 	for _, m := range allMethods {
 		got := s.node.wire.Count(m) - s.countBefore[m]
-		require(expect(got <= limits[m], fmt.Sprintf("%s: at most %d calls of %s", s.node.key, limits[m], m), got))
+		require(expect(got <= limits[m], got, "%s: at most %d calls of %s", s.node.key, limits[m], m))
 	}
 }
 
@@ -80,7 +80,7 @@ func costIdle(t *Trial) {
 	d := t.idleTime()
 	t.sleep(d)
 	for _, p := range leading {
-		require(expect(p.Leading(), "a to keep leading "+p.Name(), p.events()))
+		require(expect(p.Leading(), p.events(), "a to keep leading %s", p.Name()))
 	}
 
 	renewals := maxTimes(d, t.renewEvery())

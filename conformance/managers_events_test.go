@@ -5,11 +5,11 @@ import (
 )
 
 var eventCases = []Case{
-	{Rule: "S10", Name: "Manager.Watch reports every election", Run: eventsManager,
+	{Rule: "S10", Name: "Manager.Watch reports every election", run: eventsManager,
 		Says: "Manager.Watch calls back at every change in every election that the manager has joined or joins later."},
-	{Rule: "S10", Name: "an event carries the leader's address and metadata", Run: eventsCandidate,
+	{Rule: "S10", Name: "an event carries the leader's address and metadata", run: eventsCandidate,
 		Says: "Every event and Leader() contain the leader's address and metadata."},
-	{Rule: "S12", Name: "a watcher that hangs or panics delays nothing", Run: eventsBadWatchers,
+	{Rule: "S12", Name: "a watcher that hangs or panics delays nothing", run: eventsBadWatchers,
 		Says: "A callback that hangs or panics delays neither renewals nor other watchers."},
 }
 
@@ -40,7 +40,7 @@ func eventsManager(t *Trial) {
 	stop()
 	one.Pause()
 	t.sleep(t.TTL / 2)
-	require(equal("events after stop", len(received), 0))
+	require(equal(len(received), 0, "events after stop"))
 }
 
 func eventsCandidate(t *Trial) {
@@ -56,12 +56,11 @@ func eventsCandidate(t *Trial) {
 	if l == nil {
 		fail("expected a to lead, but it does not")
 	}
-	require(equal("id", leader.ID, "a"), equal("address", leader.Address, "[::1]:8080"), equal("metadata", leader.Metadata, "zone: eu\nweight: 3\n"), equal("term", term, l.Term))
-	ctx, cancel := t.callContext()
-	defer cancel()
+	require(equal(leader.ID, "a", "id"), equal(leader.Address, "[::1]:8080", "address"), equal(leader.Metadata, "zone: eu\nweight: 3\n", "metadata"), equal(term, l.Term, "term"))
+	ctx := t.callContext()
 	t.waitUntil(2*t.TTL, "both to be listed as members", func() bool { members, err := b.node.Members(ctx); return err == nil && len(members) == 2 })
 	r, err := b.Record(ctx)
-	require(err, equal("holder in the record", r.Holder, leader), equal("term in the record", r.Term, term))
+	require(err, equal(r.Holder, leader, "holder in the record"), equal(r.Term, term, "term in the record"))
 }
 
 func eventsBadWatchers(t *Trial) {

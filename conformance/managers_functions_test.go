@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,11 +11,11 @@ import (
 )
 
 var functionCases = []Case{
-	{Rule: "S11", Name: "a function that ignores its context", Run: functionIgnores,
+	{Rule: "S11", Name: "a function that ignores its context", run: functionIgnores,
 		Says: "The lead function of term n has returned before the same process bids again. The manager reports a function that ignores its context."},
-	{Rule: "S11", Name: "the function returns before the release", Run: functionReturnsFirst,
+	{Rule: "S11", Name: "the function returns before the release", run: functionReturnsFirst,
 		Says: "A leader that steps down stops leading, cancels the function's context, renews until the function has returned, and then releases the lease. No other process leads before that."},
-	{Rule: "S11", Name: "the context's cause names the reason", Run: functionCause,
+	{Rule: "S11", Name: "the context's cause names the reason", run: functionCause,
 		Says: "The end of a leadership cancels its context, and context.Cause returns an *EndError with the reason."},
 }
 
@@ -40,7 +39,7 @@ func functionIgnores(t *Trial) {
 
 	b.end(2 * t.TTL) // a is the only candidate now
 	t.sleep(3 * t.TTL)
-	require(expect(!a.Leading(), "no second leadership while the first function runs", a.Current()), equal("calls of the function", runs.Load(), 1))
+	require(expect(!a.Leading(), a.Current(), "no second leadership while the first function runs"), equal(runs.Load(), 1, "calls of the function"))
 	unblocked()
 	t.waitForLeader(2*t.takeoverBound(), a)
 }
@@ -63,9 +62,9 @@ func functionReturnsFirst(t *Trial) {
 	lost, _ := a.eventTime(func(e election.Event) bool { return e.Reason == election.ReasonResigned })
 	back := time.Duration(returned.Load())
 	require(
-		expect(back >= began+drain, fmt.Sprintf("Resign to wait until the function returns at %v", began+drain), back),
-		expect(b.wonAt() >= back, fmt.Sprintf("no next leader before the function returned at %v", back), b.wonAt()),
-		expect(lost < began+t.TTL/10, fmt.Sprintf("the leader to stop leading at once, at %v", began), lost))
+		expect(back >= began+drain, back, "Resign to wait until the function returns at %v", began+drain),
+		expect(b.wonAt() >= back, b.wonAt(), "no next leader before the function returned at %v", back),
+		expect(lost < began+t.TTL/10, lost, "the leader to stop leading at once, at %v", began))
 }
 
 func functionCause(t *Trial) {

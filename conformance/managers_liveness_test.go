@@ -9,14 +9,14 @@ import (
 )
 
 var outageCases = []Case{
-	{Rule: "L4", Name: "no change in a short outage with lost requests", Run: liveOutage(Fate{Lost: true}), Says: shortOutage},
-	{Rule: "L4", Name: "no change in a short outage with lost answers", Run: liveOutage(Fate{AnswerLost: true}), Says: shortOutage},
-	{Rule: "L4", Name: "no change in a short outage with failing calls", Run: liveOutage(Fate{Err: errInjected}), Says: shortOutage},
-	{Rule: "L5", Name: "a Listen whose answer was lost is repeated", Run: liveListenAgain, needs: []need{pushesAll},
+	{Rule: "L4", Name: "no change in a short outage with lost requests", run: liveOutage(Fate{Lost: true}), Says: shortOutage},
+	{Rule: "L4", Name: "no change in a short outage with lost answers", run: liveOutage(Fate{AnswerLost: true}), Says: shortOutage},
+	{Rule: "L4", Name: "no change in a short outage with failing calls", run: liveOutage(Fate{Err: errInjected}), Says: shortOutage},
+	{Rule: "L5", Name: "a Listen whose answer was lost is repeated", run: liveListenAgain, needs: []need{pushesAll},
 		Says: "A manager does not wait forever for a Listen whose answer was lost. Once it can reach the store, it receives changes again."},
-	{Rule: "L6", Name: "no herd of calls at a failover", Run: liveCallsAtFailover,
+	{Rule: "L6", Name: "no herd of calls at a failover", run: liveCallsAtFailover,
 		Says: "A failover with n candidates takes at most a·n + b calls."},
-	{Rule: "L7", Name: "Close releases the lease at once", Run: liveClose,
+	{Rule: "L7", Name: "Close releases the lease at once", run: liveClose,
 		Says: "Close steps down and releases the lease, so the next leader does not wait for the lease to expire."},
 }
 
@@ -77,8 +77,8 @@ func liveCallsAtFailover(t *Trial) {
 		t.sleep(t.TTL)
 		calls, bids = count()-calls, count("Acquire")-bids
 		const a, b = 25, 10
-		require(expect(calls <= a*n+b, fmt.Sprintf("at most %d·%d+%d calls from a crash to one TTL after the next leader", a, n, b), calls),
-			expect(bids <= 2*n, fmt.Sprintf("at most %d bids", 2*n), bids))
+		require(expect(calls <= a*n+b, calls, "at most %d·%d+%d calls from a crash to one TTL after the next leader", a, n, b),
+			expect(bids <= 2*n, bids, "at most %d bids", 2*n))
 		for _, p := range others {
 			p.Pause()
 		}
@@ -93,9 +93,7 @@ func liveClose(t *Trial) {
 	t.sleep(t.TTL)
 	a.end(t.TTL)
 	t.waitUntil(t.handoverBound(), "the next leader after Close", others[0].Leading)
-	ctx, cancel := t.callContext()
-	defer cancel()
-	if err := a.node.Close(ctx); !errors.Is(err, backend.ErrClosed) {
+	if err := a.node.Close(t.callContext()); !errors.Is(err, backend.ErrClosed) {
 		fail("second Close: expected ErrClosed, got %v", err)
 	}
 	if _, err := a.node.Join("other"); !errors.Is(err, backend.ErrClosed) {

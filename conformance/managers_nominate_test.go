@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/go-election/go-election/backend"
@@ -11,17 +10,17 @@ import (
 )
 
 var nominateCases = []Case{
-	{Rule: "P12", Name: "the nominee leads next", Run: nominateLive,
+	{Rule: "P12", Name: "the nominee leads next", run: nominateLive,
 		Says: "A live nominee accepts, the leader steps down, and the nominee leads next."},
-	{Rule: "P12", Name: "an absent nominee changes nothing", Run: nominateDead,
+	{Rule: "P12", Name: "an absent nominee changes nothing", run: nominateDead,
 		Says: "The leader steps down only after the nominee has accepted. A nominee that does not exist neither ends the leadership nor delays a later failover."},
-	{Rule: "P12", Name: "only the nominee bids for one TTL", Run: nominateGrace,
+	{Rule: "P12", Name: "only the nominee bids for one TTL", run: nominateGrace,
 		Says: "After the leader has stepped down for a nominee, only the nominee bids for one TTL; then the others bid, too."},
-	{Rule: "P13", Name: "a deposed leader waits one TTL", Run: deposeStaysOut,
+	{Rule: "P13", Name: "a deposed leader waits one TTL", run: deposeStaysOut,
 		Says: "The store refuses a deposed leader's next renewal. The leader then releases its lease, and does not campaign for one TTL."},
-	{Rule: "P13", Name: "a deposed leader waits one TTL after its release", Run: deposeAfterDrain,
+	{Rule: "P13", Name: "a deposed leader waits one TTL after its release", run: deposeAfterDrain,
 		Says: "A deposed leader does not campaign for one TTL after its release, however long its function took to return."},
-	{Rule: "P14", Name: "requests need a leader", Run: requestsNeedLeader,
+	{Rule: "P14", Name: "requests need a leader", run: requestsNeedLeader,
 		Says: "Nominate and Depose return an error if the election has no leader."},
 }
 
@@ -33,11 +32,7 @@ func (t *Trial) nominate(by *participant, id string) {
 // retryRequest makes a request, which names the current term. The participant may not
 // know that term yet, so retryRequest repeats the request for a while.
 func (t *Trial) retryRequest(what string, do func(context.Context) error) {
-	t.waitUntil(t.renewEvery()+t.handoverBound(), what, func() bool {
-		ctx, cancel := t.callContext()
-		defer cancel()
-		return do(ctx) == nil
-	})
+	t.waitUntil(t.renewEvery()+t.handoverBound(), what, func() bool { return do(t.callContext()) == nil })
 }
 
 // depose makes a deposition through the given participant.
@@ -63,7 +58,7 @@ func nominateLive(t *Trial) {
 		leader = nominee
 	}
 	t.sleep(2 * t.TTL)
-	require(expect(leader.Leading(), "the last nominee to stay leader", leader.events()))
+	require(expect(leader.Leading(), leader.events(), "the last nominee to stay leader"))
 }
 
 func nominateDead(t *Trial) {
@@ -78,7 +73,7 @@ func nominateDead(t *Trial) {
 	leader.node.crash()
 	t.waitUntil(t.TTL+t.TTL/20+t.renewEvery(), "a takeover as fast as without a nomination", b.Leading)
 	now := t.client("reader").read("jobs")
-	require(equal("request after the next grant", now.Request, backend.Request{}))
+	require(equal(now.Request, backend.Request{}, "request after the next grant"))
 }
 
 func nominateGrace(t *Trial) {
@@ -102,7 +97,7 @@ func nominateGrace(t *Trial) {
 	for _, c := range log() {
 		if c.Method == "Release" {
 			began := leader.node.wire.Began.Sub(t.began) + c.Sent
-			require(expect(won >= began+t.TTL, fmt.Sprintf("only the nominee to bid before %v", began+t.TTL), won))
+			require(expect(won >= began+t.TTL, won, "only the nominee to bid before %v", began+t.TTL))
 			return
 		}
 	}
@@ -116,17 +111,15 @@ func deposeStaysOut(t *Trial) {
 	t.depose(b)
 	t.waitUntil(t.renewEvery()+t.handoverBound(), "another leader after a deposition", b.Leading)
 	t.waitUntil(t.TTL/10, "the leader's event with reason deposed", func() bool { return leader.told(election.ReasonDeposed) })
-	ctx, cancel := t.callContext()
-	r, err := b.Record(ctx)
-	cancel()
-	require(err, equal("End of the last leadership", r.End, backend.Deposed))
+	r, err := b.Record(t.callContext())
+	require(err, equal(r.End, backend.Deposed, "End of the last leadership"))
 	b.Pause() // the deposed leader is now the only candidate
 	t.sleep(t.TTL)
 	t.waitForLeader(t.takeoverBound(), leader)
 	t.depose(b)
 	t.waitUntil(t.renewEvery()+t.TTL/10, "the only candidate to be deposed", func() bool { return !leader.Leading() })
 	took := t.waitUntil(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", leader.Leading)
-	require(expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v", t.TTL), took))
+	require(expect(took >= t.TTL-t.TTL/20-t.Late, took, "the deposed leader not to campaign for %v", t.TTL))
 }
 
 func deposeAfterDrain(t *Trial) {
@@ -139,7 +132,7 @@ func deposeAfterDrain(t *Trial) {
 	reader := t.client("reader")
 	t.waitUntil(t.renewEvery()+t.TTL*11/10, "the deposed leader to release the lease", func() bool { return reader.read("jobs").Vacant() })
 	took := t.waitUntil(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", a.Leading)
-	require(expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v after its release", t.TTL), took))
+	require(expect(took >= t.TTL-t.TTL/20-t.Late, took, "the deposed leader not to campaign for %v after its release", t.TTL))
 }
 
 func requestsNeedLeader(t *Trial) {
@@ -148,9 +141,7 @@ func requestsNeedLeader(t *Trial) {
 		"Nominate": func(ctx context.Context) error { return a.Nominate(ctx, "b") },
 		"Depose":   a.Depose,
 	} {
-		ctx, cancel := t.callContext()
-		err := do(ctx)
-		cancel()
-		require(expect(errors.Is(err, backend.ErrInvalid), "ErrInvalid from "+what+" without a leader", err))
+		err := do(t.callContext())
+		require(expect(errors.Is(err, backend.ErrInvalid), err, "ErrInvalid from %s without a leader", what))
 	}
 }

@@ -14,29 +14,29 @@ import (
 )
 
 var operatorCases = []Case{
-	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, needs: []need{marks},
+	{Rule: "V5", Name: "no manager campaigns for a moved election", run: marksEndCampaigns, needs: []need{marks},
 		Says: "A manager makes no bid for an election that has moved to another store, and reports that to its watchers."},
-	{Rule: "P1", Name: "pause and resume", Run: operatorPause,
+	{Rule: "P1", Name: "pause and resume", run: operatorPause,
 		Says: "Pause makes this process step down, and it does not campaign until Resume, in one election or in all."},
-	{Rule: "P2", Name: "a candidate waits half a TTL after it resigned", Run: operatorResign,
+	{Rule: "P2", Name: "a candidate waits half a TTL after it resigned", run: operatorResign,
 		Says: "A candidate that resigned campaigns again after half a TTL. If it is alone, it then leads again in a new term."},
-	{Rule: "P3", Name: "an unhealthy node steps down and stays out", Run: operatorHealth,
+	{Rule: "P3", Name: "an unhealthy node steps down and stays out", run: operatorHealth,
 		Says: "If its health check fails, a process steps down in all elections and does not campaign until the check passes."},
-	{Rule: "P3", Name: "a health check that hangs counts as failed", Run: operatorHealthHangs,
+	{Rule: "P3", Name: "a health check that hangs counts as failed", run: operatorHealthHangs,
 		Says: "A health check that does not return by the end of its context counts as failed."},
-	{Rule: "P4", Name: "an observer never writes", Run: operatorObserver,
+	{Rule: "P4", Name: "an observer never writes", run: operatorObserver,
 		Says: "An observer never campaigns and never writes to the store, but receives all events."},
-	{Rule: "P5", Name: "FailoverDelay delays a takeover", Run: operatorFailoverDelay,
+	{Rule: "P5", Name: "FailoverDelay delays a takeover", run: operatorFailoverDelay,
 		Says: "After a leader has failed there is no leader for FailoverDelay. After an orderly release there is no delay."},
-	{Rule: "P6", Name: "IncumbentGrace lets the failed leader return", Run: operatorIncumbentGrace,
+	{Rule: "P6", Name: "IncumbentGrace lets the failed leader return", run: operatorIncumbentGrace,
 		Says: "After a leader has failed, the other candidates wait for IncumbentGrace, so that a candidate with the failed leader's ID can return. After an orderly release they do not wait."},
-	{Rule: "P7", Name: "two processes with one id are reported", Run: operatorSameID,
+	{Rule: "P7", Name: "two processes with one id are reported", run: operatorSameID,
 		Says: "Two live processes with the same ID are two candidates, and the manager reports them."},
-	{Rule: "P8", Name: "Try makes one attempt", Run: operatorTry,
+	{Rule: "P8", Name: "Try makes one attempt", run: operatorTry,
 		Says: "Try makes one attempt. It returns nil and ErrNotElected if another process leads. Resign ends the leadership that Try returned, and the process does not campaign afterwards."},
-	{Rule: "P9", Name: "Campaign returns when elected", Run: operatorCampaign,
+	{Rule: "P9", Name: "Campaign returns when elected", run: operatorCampaign,
 		Says: "Campaign returns when this process is elected, or with the context's error. After that the process does not campaign."},
-	{Rule: "P11", Name: "an election can be left and joined again", Run: operatorLeave,
+	{Rule: "P11", Name: "an election can be left and joined again", run: operatorLeave,
 		Says: "Leave resigns and removes the election from the manager. When it returns, the store holds nothing of this process. The process can join the election again."},
 }
 
@@ -47,13 +47,13 @@ func operatorPause(t *Trial) {
 	t.waitUntil(t.handoverBound(), "the other candidate to lead after a pause", b.Leading)
 	b.node.Pause()
 	t.sleep(2 * t.TTL)
-	require(expect(leaderOf([]*participant{a, b}) == nil, "no leader while all candidates are paused", fmt.Sprint(a.Current(), b.Current())))
+	require(expect(leaderOf([]*participant{a, b}) == nil, fmt.Sprint(a.Current(), b.Current()), "no leader while all candidates are paused"))
 	a.Resume()
 	t.waitUntil(t.handoverBound()+t.renewEvery(), "the resumed candidate to lead", a.Leading)
 	b.node.Resume()
 	t.sleep(t.TTL)
-	require(expect(a.Leading() && !b.Leading(), "a resumed follower not to replace the leader", fmt.Sprint(a.Current(), b.Current())),
-		expect(a.told(election.ReasonPaused), "an event with reason paused", a.events()))
+	require(expect(a.Leading() && !b.Leading(), fmt.Sprint(a.Current(), b.Current()), "a resumed follower not to replace the leader"),
+		expect(a.told(election.ReasonPaused), a.events(), "an event with reason paused"))
 }
 
 func operatorResign(t *Trial) {
@@ -61,11 +61,11 @@ func operatorResign(t *Trial) {
 	term := a.Leadership().Term
 	t.resign(a)
 	now := t.client("reader").read("jobs")
-	require(expect(now.Vacant() && now.End == backend.Released, "a released lease when Resign returns", now))
+	require(expect(now.Vacant() && now.End == backend.Released, now, "a released lease when Resign returns"))
 	took := t.waitUntil(t.TTL, "the only candidate to lead again", a.Leading)
-	require(expect(took >= t.TTL/2-t.TTL/20, fmt.Sprintf("the candidate not to lead for %v", t.TTL/2), took))
+	require(expect(took >= t.TTL/2-t.TTL/20, took, "the candidate not to lead for %v", t.TTL/2))
 	again := a.Leadership()
-	require(expect(again.Term > term, fmt.Sprintf("a term above %d", term), again))
+	require(expect(again.Term > term, again, "a term above %d", term))
 	t.resign(t.participant("b", "jobs", nil)) // a follower's Resign does nothing
 }
 
@@ -86,7 +86,7 @@ func operatorHealth(t *Trial) {
 	t.waitUntil(t.TTL/10, "an event with reason health", func() bool { return a.told(election.ReasonHealth) })
 	b.Pause()
 	t.sleep(2 * t.TTL)
-	require(expect(!a.Leading(), "an unhealthy node not to lead", a.Current()))
+	require(expect(!a.Leading(), a.Current(), "an unhealthy node not to lead"))
 	unhealthy.Store(false)
 	t.waitUntil(2*t.renewEvery()+t.handoverBound(), "the node to lead when it is healthy again", a.Leading)
 }
@@ -125,7 +125,7 @@ func operatorObserver(t *Trial) {
 	})
 	o.end(t.TTL)
 	writes := o.node.wire.Count("Acquire", "Renew", "Release", "Request", "Announce")
-	require(equal("writes of an observer", writes, 0))
+	require(equal(writes, 0, "writes of an observer"))
 }
 
 func operatorFailoverDelay(t *Trial) {
@@ -136,7 +136,7 @@ func operatorFailoverDelay(t *Trial) {
 	leader.node.crash()
 	next, _ := t.waitForLeader(t.takeoverBound()+failoverDelay, others...)
 	won := next.wonAt()
-	require(expect(won >= failed+failoverDelay, fmt.Sprintf("no leader before %v: the last leadership failed at %v, and FailoverDelay is %v", failed+failoverDelay, failed, failoverDelay), won))
+	require(expect(won >= failed+failoverDelay, won, "no leader before %v: the last leadership failed at %v, and FailoverDelay is %v", failed+failoverDelay, failed, failoverDelay))
 	t.sleep(t.TTL)
 	next.Pause() // an orderly release: no failover delay
 	rest := slices.DeleteFunc(others, func(p *participant) bool { return p == next })
@@ -151,13 +151,13 @@ func operatorIncumbentGrace(t *Trial) {
 	a.node.crash()
 	back := t.candidate(id, "jobs", with) // started again at once
 	next, _ := t.waitForLeader(t.takeoverBound(), back, b)
-	require(expect(next == back, "the candidate with the failed leader's id to return", next.node.key))
+	require(expect(next == back, next.node.key, "the candidate with the failed leader's id to return"))
 	t.sleep(t.TTL)
 	failed := back.node.lastGrantSent("jobs") + t.TTL
 	back.node.crash() // this time it does not return
 	t.waitForLeader(t.takeoverBound()+incumbentGrace, b)
 	won := b.wonAt()
-	require(expect(won >= failed+incumbentGrace, fmt.Sprintf("no other leader before %v: the last leadership failed at %v, and IncumbentGrace is %v", failed+incumbentGrace, failed, incumbentGrace), won))
+	require(expect(won >= failed+incumbentGrace, won, "no other leader before %v: the last leadership failed at %v, and IncumbentGrace is %v", failed+incumbentGrace, failed, incumbentGrace))
 }
 
 func operatorSameID(t *Trial) {
@@ -169,7 +169,7 @@ func operatorSameID(t *Trial) {
 			return e.Kind == election.Notice && e.Reason == election.ReasonSameID && e.Err != nil && strings.Contains(e.Err.Error(), strconv.Quote("a"))
 		})
 	})
-	require(expect(a.Leading() && !twin.Leading(), "only the first of two processes with one id to lead", fmt.Sprint(a.Current(), twin.Current())))
+	require(expect(a.Leading() && !twin.Leading(), fmt.Sprint(a.Current(), twin.Current()), "only the first of two processes with one id to lead"))
 	a.node.crash()
 	t.waitForLeader(t.takeoverBound(), twin)
 }

@@ -7,9 +7,9 @@ import (
 )
 
 var trustCases = []Case{
-	{Rule: "S3", Name: "Leading is correct right after a stall", Run: safeStall,
+	{Rule: "S3", Name: "Leading is correct right after a stall", run: safeStall,
 		Says: "Leading() compares the clock with the deadline at every call, so it is correct even while the manager's own loop is blocked."},
-	{Rule: "S12", Name: "one failing item harms no other election", Run: safeItem,
+	{Rule: "S12", Name: "one failing item harms no other election", run: safeItem,
 		Says: "An item of a batch that fails does not end the lease of any other election."},
 }
 
@@ -40,7 +40,6 @@ func safeItem(t *Trial) {
 			fail("%s, while the renewals of jobs2 had no outcome: expected term %d to last, got %v", p.Name(), terms[p.Name()], p.events())
 		}
 	}
-	require(expect(members[2].told(election.ReasonUnreachable) || members[2].told(election.ReasonDeadline),
-		"the event that the leadership of jobs2, whose renewals had no outcome, has ended at its deadline", members[2].events()))
+	require(expect(members[2].told(election.ReasonUnreachable) || members[2].told(election.ReasonDeadline), members[2].events(), "the event that the leadership of jobs2, whose renewals had no outcome, has ended at its deadline"))
 	t.waitForLeader(2*t.takeoverBound(), members[2])
 }

@@ -47,10 +47,10 @@ func safeStall(t *Trial) {
 	other.lead()
 	t.waitUntil(t.takeoverBound(), "the manager's loop to block", hit.Load)
 	t.waitForDeadline(a.node, "jobs")
-	require(expect(!a.Leading(), "Leading() false after the deadline while the manager's loop is blocked", a.Leading()),
-		expect(a.Leadership() == nil, "no Leadership after the deadline", a.Current()),
-		equal("Remaining after the deadline", old.Remaining(), 0),
-		expect(a.Current().Kind != election.Elected, "a current state that names no leader", a.Current()))
+	require(expect(!a.Leading(), a.Leading(), "Leading() false after the deadline while the manager's loop is blocked"),
+		expect(a.Leadership() == nil, a.Current(), "no Leadership after the deadline"),
+		equal(old.Remaining(), 0, "Remaining after the deadline"),
+		expect(a.Current().Kind != election.Elected, a.Current(), "a current state that names no leader"))
 	t.waitForLeader(t.takeoverBound(), b)
 	t.waitUntil(5*t.takeoverBound(), "the blocked manager's event that it lost the leadership", func() bool {
 		return a.hasEvent(func(e election.Event) bool { return e.Kind == election.Elected && e.Leading }) &&

@@ -132,13 +132,7 @@ func (n *node) keepCalls() (log func() []Call) {
 }
 
 // leave leaves the election.
-func (p *participant) leave() {
-	ctx, cancel := p.node.t.callContext()
-	defer cancel()
-	if err := p.Leave(ctx); err != nil {
-		fail("leave: expected nil, got %w", err)
-	}
-}
+func (p *participant) leave() { must(p.Leave(p.node.t.callContext()), "leave") }
 
 // lastGrantSent is when the node sent the last granted call of its current or last
 // leadership.

@@ -54,8 +54,8 @@ func (t *Trial) node(id string, change func(*election.Options)) *node {
 	m, err := election.New(n.wire, o)
 	if err != nil {
 		n.wire.Close()
-		fail("new manager %q: expected no error, got %w", id, err)
 	}
+	must(err, "new manager %q", id)
 	n.Manager = m
 	t.nodes = append(t.nodes, n)
 	return n
@@ -67,9 +67,7 @@ func (n *node) trusted() time.Duration { return n.ttl - n.ttl/6 }
 // join joins an election and records its events.
 func (n *node) join(name string) *participant {
 	e, err := n.Join(name)
-	if err != nil {
-		fail("join %q: expected no error, got %w", name, err)
-	}
+	must(err, "join %q", name)
 	p := &participant{Election: e, node: n}
 	n.t.checker.add(p)
 	e.Watch(func(ev election.Event) {

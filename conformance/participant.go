@@ -27,11 +27,7 @@ func (p *participant) lead() {
 	})
 }
 
-func (p *participant) leadWith(fn election.LeadFunc) {
-	if err := p.Lead(fn); err != nil {
-		fail("lead %q: expected no error, got %w", p.Name(), err)
-	}
-}
+func (p *participant) leadWith(fn election.LeadFunc) { must(p.Lead(fn), "lead %q", p.Name()) }
 
 // end closes the node's manager, which must end in order within limit.
 func (p *participant) end(limit time.Duration) { require(p.node.close(limit)) }
@@ -56,16 +52,14 @@ func (t *Trial) participant(id, name string, change func(*election.Options)) *pa
 }
 
 // waitForLeader waits until one of the members leads, and returns it and the others.
-func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (leader *participant, others []*participant) {
+func (t *Trial) waitForLeader(
+	limit time.Duration, members ...*participant,
+) (leader *participant, others []*participant) {
 	t.waitUntil(limit, "a leader", func() bool {
 		leader = leaderOf(members)
 		return leader != nil
 	})
-	for _, p := range members {
-		if p != leader {
-			others = append(others, p)
-		}
-	}
+	others = slices.DeleteFunc(slices.Clone(members), func(p *participant) bool { return p == leader })
 	return leader, others
 }
 
@@ -77,14 +71,9 @@ func (t *Trial) waitForOneLeader(members ...*participant) {
 	if !t.Virtual {
 		limit = 2 * t.takeoverBound()
 	}
+	follows := func(p *participant) bool { return !p.Leading() }
 	t.waitUntil(limit, "exactly one leader", func() bool {
-		n := 0
-		for _, p := range members {
-			if p.Leading() {
-				n++
-			}
-		}
-		return n == 1
+		return len(slices.DeleteFunc(slices.Clone(members), follows)) == 1
 	})
 }
 
@@ -98,7 +87,9 @@ func leaderOf(members []*participant) *participant {
 }
 
 // startWithLeader starts n candidates and waits until one leads and all know a leader.
-func (t *Trial) startWithLeader(n int, name string, change func(*election.Options)) (leader *participant, others []*participant) {
+func (t *Trial) startWithLeader(
+	n int, name string, change func(*election.Options),
+) (leader *participant, others []*participant) {
 	var members []*participant
 	for i := range n {
 		members = append(members, t.candidate(string(rune('a'+i)), name, change))

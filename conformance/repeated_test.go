@@ -26,7 +26,7 @@ func TestATrialThatFailsIsRepeatedAndTheLastOneCounts(t *testing.T) {
 		"two leaders, repeatedly": {[]error{late, errors.Join(late, twoLeaders), nil}, 2, twoLeaders},
 	} {
 		n := 0
-		got := Case{Run: func(*Trial) { n++; require(c.errs[n-1]) }}.Try(t, overMemory(time.Hour, 0))
+		got := Case{run: func(*Trial) { n++; require(c.errs[n-1]) }}.Try(t, overMemory(time.Hour, 0))
 		if !errors.Is(got, c.want) || n != c.trials {
 			t.Errorf("%s: %v after %d trials; want %v after %d", what, got, n, c.want, c.trials)
 		}
@@ -36,7 +36,7 @@ func TestATrialThatFailsIsRepeatedAndTheLastOneCounts(t *testing.T) {
 func TestACaseEndsWhereItRequiresWhatIsNotTrue(t *testing.T) {
 	h, wrong, ended := overMemory(time.Second, 0), errors.New("wrong"), true
 	h.Virtual = true
-	err := Case{Run: func(*Trial) {
+	err := Case{run: func(*Trial) {
 		require(nil, wrong)
 		ended = false
 	}}.Try(t, h)
@@ -49,7 +49,7 @@ func TestATrialInVirtualTimeIsNotRepeated(t *testing.T) {
 	h := overMemory(time.Second, 0)
 	h.Virtual = true
 	n := 0
-	err := Case{Run: func(*Trial) { n++; fail("wrong") }}.Try(t, h)
+	err := Case{run: func(*Trial) { n++; fail("wrong") }}.Try(t, h)
 	if err == nil || n != 1 {
 		t.Errorf("%v after %d trials, want an error after 1", err, n)
 	}
@@ -57,7 +57,7 @@ func TestATrialInVirtualTimeIsNotRepeated(t *testing.T) {
 
 func TestAMachineThatIsLateExcusesNoSecondLeader(t *testing.T) {
 	n := 0
-	err := Case{Run: func(trial *Trial) {
+	err := Case{run: func(trial *Trial) {
 		n++
 		trial.checker = newChecker(trial)
 		trial.checker.history = History{answered("a", 1, 0, 0), answered("b", 2, 0, 0), believed("a", 1, 1, 3), believed("b", 2, 2, 4)}
@@ -79,7 +79,7 @@ func TestATrialIsRepeatedWithALongerTTL(t *testing.T) {
 	} {
 		h := overMemory(time.Second, c.maxTTL)
 		var got []time.Duration
-		Case{Run: func(trial *Trial) {
+		Case{run: func(trial *Trial) {
 			got = append(got, trial.TTL)
 			fail("late")
 		}}.Try(t, h)

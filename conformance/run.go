@@ -9,20 +9,22 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/go-election/go-election/backend"
 )
 
 // A Case tests one rule that every backend must keep.
 type Case struct {
-	Rule     string             // letter and number of the rule; the package documentation explains the letters
-	Name     string             // the rule in a few words, for the name of the subtest
-	Says     string             // the rule in a sentence
-	Contract bool               // the case calls a Backend directly; false: managers call it
-	Fault    string             // the fault of [Store.Faults] that the case needs; "": none
-	Run      func(trial *Trial) // tests the rule
-	needs    []need             // without all of these the case does not apply
+	Rule  string // letter and number of the rule; the package comment explains the letters
+	Name  string // the rule in a few words, for the name of the subtest
+	Says  string // the rule in a sentence
+	Fault string // the fault of [Store.Faults] that the case needs; "": none
+	needs []need // without all of these the case does not apply
+
+	calls func(t *Trial, a, b *client) // tests the rule with two clients, if it is one of the contract
+	run   func(t *Trial)               // tests the rule with managers
 }
+
+// Contract reports whether the case calls a Backend directly. In the other cases managers call it.
+func (c Case) Contract() bool { return c.calls != nil }
 
 // Title is the name of the case's subtest.
 func (c Case) Title() string { return c.Rule + " " + c.Name }
@@ -33,51 +35,13 @@ func (c Case) OwnServer() bool {
 	return c.Fault == FaultRestart || c.Fault == FaultPause || c.Fault == FaultFailover
 }
 
-// Cases returns all cases in the order in which they run: contract cases, cases of managers on the
-// store, storms.
+// Cases returns all cases in the order in which they run: those of the contract, of managers, and storms.
 func Cases() []Case {
-	contract := slices.Concat(
+	return slices.Concat(
 		acquireCases, renewCases, markCases, releaseCases, termCases,
 		observeCases, listenCases, requestCases, listCases, memberCases, nameCases, generalCases,
-	)
-	for i := range contract {
-		contract[i].Contract = true
-	}
-	return slices.Concat(contract,
 		faultCases, placeCases, livenessCases, stormCases,
 	)
-}
-
-// plan returns the selected cases that apply to a store, of which b is a client, and the titles of those that
-// do not, with the reasons. It skips a case only if b does not claim what it tests, or if the harness lacks
-// the fault that it needs.
-func plan(all []Case, h Harness, s Store, b backend.Backend) (run []Case, skipped []string) {
-	f := facts{b.Guarantees(), s, b}
-	for _, c := range all {
-		if h.Only != nil && !h.Only(c) {
-			continue
-		}
-
-		if why := c.lacks(f); why != "" {
-			skipped = append(skipped, fmt.Sprintf("\n\t%s: %s", c.Title(), why))
-			continue
-		}
-		run = append(run, c)
-	}
-	return run, skipped
-}
-
-// lacks returns why the case does not apply, or "".
-func (c Case) lacks(f facts) (why string) {
-	if c.Fault != "" && f.store.Faults[c.Fault] == nil {
-		return "the harness has no function for the fault " + c.Fault
-	}
-	for _, n := range c.needs {
-		if !n.is(f) {
-			return n.without
-		}
-	}
-	return ""
 }
 
 // Run tests a backend, with one subtest for each case that applies. At the end it logs
@@ -90,7 +54,15 @@ func runCases(t *testing.T, all []Case, h Harness) {
 	err := h.inBubble(t, func(t *testing.T) error {
 		s := h.NewStore(t)
 		b := s.Open(t)
-		run, skipped = plan(all, h, s, b)
+		for _, c := range all {
+			switch why := c.lacks(s, b); {
+			case h.Only != nil && !h.Only(c):
+			case why != "":
+				skipped = append(skipped, fmt.Sprintf("\n\t%s: %s", c.Title(), why))
+			default:
+				run = append(run, c)
+			}
+		}
 		return b.Close()
 	})
 	if err != nil {
@@ -114,7 +86,8 @@ func runCases(t *testing.T, all []Case, h Harness) {
 			})
 		}
 	})
-	t.Logf("conformance: %d of %d cases run, %d skipped%s", len(run), len(all), len(skipped), strings.Join(skipped, ""))
+	reasons := strings.Join(skipped, "")
+	t.Logf("conformance: %d of %d cases run, %d skipped%s", len(run), len(all), len(skipped), reasons)
 }
 
 // weight is greater for cases that take long.
@@ -149,8 +122,12 @@ func (c Case) Try(t *testing.T, h Harness) (err error) {
 
 // runTrial runs one trial on a fresh store.
 func (c Case) runTrial(t *testing.T, h Harness) error {
-	trial := newTrial(t, h)
-	return errors.Join(try(func() { c.Run(trial) }), trial.end())
+	trial := newTrial(t, c, h)
+	run := func() { c.run(trial) }
+	if c.Contract() {
+		run = func() { c.calls(trial, trial.client("a"), trial.client("b")) }
+	}
+	return errors.Join(try(run), trial.end())
 }
 
 // inBubble runs f in a bubble if time is virtual. A deadlock or a leaked goroutine makes
@@ -161,7 +138,8 @@ func (h Harness) inBubble(t *testing.T, f func(*testing.T) error) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.Join(err, fmt.Errorf("the bubble of virtual time panicked: %v\n%s", p, leftInBubbles()))
+			panicked := fmt.Errorf("the bubble of virtual time panicked: %v\n%s", p, leftInBubbles())
+			err = errors.Join(err, panicked)
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) { err = f(t) })

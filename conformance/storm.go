@@ -14,8 +14,9 @@ import (
 var errInjected = fmt.Errorf("wire: injected failure: %w", backend.ErrUnavailable)
 
 var stormCases = []Case{
-	{Rule: "S1", Name: "storms", Run: storms,
-		Says: "Under random faults in any order, an election never has two leaders, and terms grow. When all faults have healed there is exactly one leader."},
+	{Rule: "S1", Name: "storms", run: storms,
+		Says: "Under random faults in any order, an election never has two leaders, and terms grow. When " +
+			"all faults have healed there is exactly one leader."},
 }
 
 // storms runs five nodes through hours of random faults. One number determines all
@@ -26,7 +27,8 @@ func storms(t *Trial) {
 		seeds = 1
 	}
 	for seed := range seeds {
-		s := &storm{t: t, rnd: rand.New(rand.NewPCG(uint64(seed), 1)), name: fmt.Sprintf("storm%d", seed), terms: map[uint64]bool{}}
+		rnd := rand.New(rand.NewPCG(uint64(seed), 1))
+		s := &storm{t: t, rnd: rnd, name: fmt.Sprintf("storm%d", seed), terms: map[uint64]bool{}}
 		if err := try(func() { s.run(length) }); err != nil {
 			fail("storm with seed %d, %v: %w", seed, length, err)
 		}
@@ -125,7 +127,7 @@ func (s *storm) finish() {
 	s.heal()
 	t.sleep(4 * t.TTL)
 	t.waitForOneLeader(s.members[:]...)
-	require(expect(len(s.terms) > 1 || s.healed <= 3, "more than one leadership, since the faults end leaderships", len(s.terms)))
+	require(expect(len(s.terms) > 1 || s.healed <= 3, len(s.terms), "faults that end leaderships"))
 
 	for _, p := range s.members {
 		p.end(4 * t.TTL)

@@ -17,6 +17,7 @@ type Trial struct {
 	backend.Guarantees
 	Store Store
 
+	c       Case
 	tb      testing.TB
 	began   time.Time
 	clients []*client
@@ -27,8 +28,8 @@ type Trial struct {
 	errs []error // errors that did not end the case at once
 }
 
-func newTrial(t testing.TB, h Harness) *Trial {
-	trial := &Trial{Harness: h.withDefaults(), tb: t, began: time.Now()}
+func newTrial(t testing.TB, c Case, h Harness) *Trial {
+	trial := &Trial{Harness: h.withDefaults(), c: c, tb: t, began: time.Now()}
 	trial.Store = h.NewStore(t)
 	b := trial.Store.Open(t)
 	trial.Guarantees = b.Guarantees()
@@ -92,13 +93,15 @@ func (t *Trial) scaledCount(n int) int {
 	return n
 }
 
-// callContext bounds one call of a backend. The bound is generous, since most cases do
-// not test how long calls take.
-func (t *Trial) callContext() (context.Context, context.CancelFunc) {
+// callContext bounds one call. The bound is generous, since most cases do not test how long calls take.
+func (t *Trial) callContext() context.Context {
+	limit := max(t.TTL, time.Minute)
 	if t.Virtual {
-		return context.WithTimeout(context.Background(), max(t.TTL, 10*time.Second))
+		limit = max(t.TTL, 10*time.Second)
 	}
-	return context.WithTimeout(context.Background(), max(t.TTL, time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.tb.Cleanup(cancel)
+	return ctx
 }
 
 // addError records an error that does not end the case at once.
@@ -133,9 +136,7 @@ func (t *Trial) end() error {
 
 // inject begins or ends a fault of the store.
 func (t *Trial) inject(name string, on bool, election string) {
-	if err := t.Store.Faults[name](on, election); err != nil {
-		fail("fault %s (on: %v): the harness failed: %w", name, on, err)
-	}
+	must(t.Store.Faults[name](on, election), "the harness's fault %s (on: %v)", name, on)
 }
 
 // failed is the panic that ends a case.
@@ -152,6 +153,18 @@ func require(errs ...error) {
 // fail ends the case.
 func fail(format string, args ...any) { require(fmt.Errorf(format, args...)) }
 
+// must ends the case if a call has failed.
+func must(err error, call string, args ...any) {
+	if err != nil {
+		fail("%s: expected no error, got %w", fmt.Sprintf(call, args...), err)
+	}
+}
+
+// violated ends the case, because the rule of safety that it tests was broken.
+func (t *Trial) violated(format string, args ...any) {
+	require(violation(t.c.Rule, t.c.Name, format, args...))
+}
+
 // try runs f until it returns, or until require ends it, and returns the errors of that.
 func try(f func()) (err error) {
 	defer func() {
@@ -166,10 +179,10 @@ func try(f func()) (err error) {
 	return nil
 }
 
-// equal returns an error unless got equals want.
-func equal[V comparable](what string, got, want V) error {
+// equal returns an error unless got equals want; the text says what that is.
+func equal[V comparable](got, want V, what string, args ...any) error {
 	if got != want {
-		return fmt.Errorf("%s: expected %+v, got %+v", what, format(want), format(got))
+		return fmt.Errorf("%s: expected %+v, got %+v", fmt.Sprintf(what, args...), format(want), format(got))
 	}
 	return nil
 }
@@ -180,15 +193,16 @@ func format(v any) any {
 	case string:
 		return fmt.Sprintf("%.200q", v)
 	case backend.Candidate:
-		return fmt.Sprintf("{ID:%.80q Nonce:%q Address:%.80q Metadata:%.80q}", v.ID, v.Nonce, v.Address, v.Metadata)
+		return fmt.Sprintf("{ID:%.80q Nonce:%q Address:%.80q Metadata:%.80q}",
+			v.ID, v.Nonce, v.Address, v.Metadata)
 	}
 	return v
 }
 
-// expect returns an error unless ok, with the expected and the observed value.
-func expect(ok bool, expected string, got any) error {
+// expect returns an error unless ok; the text says what was expected instead of got.
+func expect(ok bool, got any, expected string, args ...any) error {
 	if !ok {
-		return fmt.Errorf("expected %s, got %v", expected, format(got))
+		return fmt.Errorf("expected %s, got %v", fmt.Sprintf(expected, args...), format(got))
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func TestConformanceOfOtherDrivers(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			conformance.Run(t, conformance.Harness{
 				Virtual: true, Short: true,
-				Only: func(c conformance.Case) bool { return c.Contract || !testing.Short() },
+				Only: func(c conformance.Case) bool { return c.Contract() || !testing.Short() },
 				NewStore: func(testing.TB) conformance.Store {
 					store := leasetest.NewStore()
 					if what == "small" {
