@@ -45,30 +45,20 @@ func Run(t *testing.T, place func(t testing.TB) Harness) {
 
 // A Lab is one place with a first client.
 type Lab struct {
-	testing.TB
+	testrules.T
 	h    Harness
 	lock beside.Lock
 }
 
 // NewLab opens the first client of a fresh place.
-func NewLab(t testing.TB, h Harness) *Lab { return &Lab{TB: t, h: h, lock: h.Open(t)} }
+func NewLab(t testing.TB, h Harness) *Lab { return &Lab{T: testrules.T{TB: t}, h: h, lock: h.Open(t)} }
 
 const election = "jobs"
-
-// want fails the test unless the lock obeys the rule.
-func (l *Lab) want(ok bool, format string, args ...any) {
-	l.Helper()
-	if !ok {
-		l.Errorf(format, args...)
-	}
-}
 
 func (l *Lab) read() beside.State {
 	l.Helper()
 	states, err := l.lock.Read(l.Context(), []string{election})
-	if err != nil || len(states) != 1 || states[0].Err != nil {
-		l.Fatalf("a reading of one lock: %d states, %v", len(states), err)
-	}
+	l.Must(err == nil && len(states) == 1 && states[0].Err == nil, "one lock is read: %+v, %v", states, err)
 	return states[0]
 }
 
@@ -78,62 +68,60 @@ func owned(term uint64) beside.Owned { return beside.Owned{Election: election, I
 func (l *Lab) take(term uint64, was beside.State) beside.Result {
 	l.Helper()
 	r, err := l.lock.Take(l.Context(), []beside.Taking{{Owned: owned(term), Was: was}})
-	if err != nil || len(r) != 1 {
-		l.Fatalf("one taking: %d results, %v", len(r), err)
-	}
+	l.Must(err == nil && len(r) == 1, "one taking: %d results, %v", len(r), err)
 	return r[0]
 }
 
 func (l *Lab) keep(o beside.Owned) beside.Result {
 	l.Helper()
 	r, err := l.lock.Keep(l.Context(), []beside.Owned{o})
-	if err != nil || len(r) != 1 {
-		l.Fatalf("one lock is kept: %d results, %v", len(r), err)
-	}
+	l.Must(err == nil && len(r) == 1, "one lock is kept: %d results, %v", len(r), err)
 	return r[0]
 }
 
 func (l *Lab) drop(term uint64) {
 	l.Helper()
-	if err := l.lock.Drop(l.Context(), []beside.Owned{owned(term)}); err != nil {
-		l.Fatal(err)
-	}
+	err := l.lock.Drop(l.Context(), []beside.Owned{owned(term)})
+	l.Must(err == nil, "one lock is dropped: %v", err)
 }
 
 func ownTerm(l *Lab) {
 	got := l.take(7, l.read())
-	l.want(got.Outcome == backend.Granted && got.ValidFor > 0, "a free lock is taken: %+v", got)
+	l.Want(got.Outcome == backend.Granted && got.ValidFor > 0, "a free lock is taken: %+v", got)
 	for _, s := range []beside.State{got.State, l.read()} {
-		l.want(s.Term == 7 && !s.Free && !s.Sealed, "taken in term 7, it is read as %+v", s)
+		l.Want(s.Term == 7 && !s.Free && !s.Sealed, "taken in term 7, it is read as %+v", s)
 	}
 	kept := l.keep(owned(7))
-	l.want(kept.Outcome == backend.Granted && kept.State.Term == 7, "it is kept: %+v", kept)
+	l.Want(kept.Outcome == backend.Granted && kept.State.Term == 7, "it is kept: %+v", kept)
 }
 
 func changed(l *Lab) {
 	before := l.read()
 	l.take(7, before)
 	second := l.take(8, before)
-	l.want(second.Outcome == backend.Refused && second.State.Term == 7, "a second taking over one reading: %+v", second)
+	l.Want(second.Outcome == backend.Refused && second.State.Term == 7,
+		"a second taking over one reading: %+v", second)
 
 	l.drop(7)
 	free := l.read()
-	l.want(l.h.Run(l, election, "other-1"), "another program cannot take a free lock")
+	l.Want(l.h.Run(l, election, "other-1"), "another program cannot take a free lock")
 	third := l.take(9, free)
-	l.want(third.Outcome == backend.Refused && third.State.Who == "other-1", "another program was quicker: %+v", third)
+	l.Want(third.Outcome == backend.Refused && third.State.Who == "other-1",
+		"another program was quicker: %+v", third)
 }
 
 func firm(l *Lab) {
-	l.want(l.h.Run(l, election, "other-1"), "another program cannot take what nobody has")
+	l.Want(l.h.Run(l, election, "other-1"), "another program cannot take what nobody has")
 	first := l.read()
-	l.want(first.Firm && first.Term == 0 && !first.Free && first.Who == "other-1", "another program leads: %+v", first)
+	l.Want(first.Firm && first.Term == 0 && !first.Free && first.Who == "other-1",
+		"another program leads: %+v", first)
 	got := l.take(7, first)
-	l.want(got.Outcome == backend.Refused, "its lock is taken: %+v", got)
+	l.Want(got.Outcome == backend.Refused, "its lock is taken: %+v", got)
 
 	if l.h.End != nil {
 		l.h.End(l, "other-1")
 	} else {
-		l.want(first.Watch >= l.h.Threshold, "another program's lock is to be watched for %v", first.Watch)
+		l.Want(first.Watch >= l.h.Threshold, "another program's lock is to be watched for %v", first.Watch)
 		l.until("a renewal to show", func() bool {
 			l.h.Run(l, election, "other-1")
 			return l.read().Version != first.Version
@@ -141,7 +129,7 @@ func firm(l *Lab) {
 	}
 	l.until("it to expire", func() bool { return !l.read().Firm })
 	got = l.take(7, l.read())
-	l.want(got.Outcome == backend.Granted, "an expired lock is taken: %+v", got)
+	l.Want(got.Outcome == backend.Granted, "an expired lock is taken: %+v", got)
 }
 
 // until waits for something that must happen within some thresholds.
@@ -149,7 +137,7 @@ func (l *Lab) until(what string, f func() bool) {
 	l.Helper()
 	for end := time.Now().Add(5 * l.h.Threshold); !f(); time.Sleep(l.h.Threshold / 100) {
 		if time.Now().After(end) {
-			l.want(false, "waited in vain for %s", what)
+			l.Errorf("waited in vain for %s", what)
 			return
 		}
 	}
@@ -166,23 +154,24 @@ func trust(l *Lab) {
 			return false
 		}
 		early := time.Until(trusted) // the server has decided before its answer came
-		l.want(early <= 0, "it takes the lock %v before ValidFor has ended", early)
+		l.Want(early <= 0, "it takes the lock %v before ValidFor has ended", early)
 		return true
 	})
 	lost := l.keep(owned(7))
-	l.want(lost.Outcome == backend.Refused && lost.State.Who == "other-1" && lost.Err != nil, "a lost lock is kept: %+v", lost)
+	l.Want(lost.Outcome == backend.Refused && lost.State.Who == "other-1" && lost.Err != nil,
+		"a lost lock is kept: %+v", lost)
 }
 
 func dropped(l *Lab) {
 	l.take(7, l.read())
 	l.drop(7)
 	s := l.read()
-	l.want(s.Free && s.Term == 0 && !s.Firm, "a dropped lock is read as %+v", s)
+	l.Want(s.Free && s.Term == 0 && !s.Firm, "a dropped lock is read as %+v", s)
 
 	got := l.take(8, s)
-	l.want(got.Outcome == backend.Granted, "a member takes it: %+v", got)
+	l.Want(got.Outcome == backend.Granted, "a member takes it: %+v", got)
 	l.drop(8)
-	l.want(l.h.Run(l, election, "other-1"), "another program does not take it at once")
+	l.Want(l.h.Run(l, election, "other-1"), "another program does not take it at once")
 }
 
 func late(l *Lab) {
@@ -191,10 +180,10 @@ func late(l *Lab) {
 	l.take(8, l.read())
 	l.drop(7)
 	got := l.keep(owned(7))
-	l.want(got.Outcome == backend.Refused, "a late renewal in term 7: %+v", got)
+	l.Want(got.Outcome == backend.Refused, "a late renewal in term 7: %+v", got)
 
 	s := l.read()
-	l.want(s.Term == 8, "after a late release and a late renewal in term 7 it is %+v", s)
+	l.Want(s.Term == 8, "after a late release and a late renewal in term 7 it is %+v", s)
 }
 
 func sealed(l *Lab) {
@@ -202,22 +191,23 @@ func sealed(l *Lab) {
 	o := owned(7)
 	o.Sealed = true
 	got := l.keep(o)
-	l.want(got.Outcome == backend.Granted && got.State.Sealed && got.ValidFor > l.h.Threshold, "it is sealed: %+v", got)
+	l.Want(got.Outcome == backend.Granted && got.State.Sealed && got.ValidFor > l.h.Threshold,
+		"it is sealed: %+v", got)
 
 	l.drop(7)
 	end := time.Now().Add(l.h.Threshold + l.h.Threshold/2)
 	for ; time.Now().Before(end); time.Sleep(l.h.Threshold / 10) {
 		if l.h.Run(l, election, "other-1") {
-			l.want(false, "another program takes a sealed lock")
+			l.Error("another program takes a sealed lock")
 			return
 		}
 	}
 	s := l.read()
-	l.want(s.Sealed && !s.Firm, "a dropped seal is read as %+v", s)
+	l.Want(s.Sealed && !s.Firm, "a dropped seal is read as %+v", s)
 
 	l.take(8, s)
 	open := l.keep(owned(8))
-	l.want(open.Outcome == backend.Granted && !open.State.Sealed, "the seal is removed: %+v", open)
+	l.Want(open.Outcome == backend.Granted && !open.State.Sealed, "the seal is removed: %+v", open)
 	l.drop(8)
-	l.want(l.h.Run(l, election, "other-1"), "another program cannot take it without the seal")
+	l.Want(l.h.Run(l, election, "other-1"), "another program cannot take it without the seal")
 }

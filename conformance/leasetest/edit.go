@@ -31,27 +31,25 @@ func editedByHand(l *lab) {
 			before := l.item(k)
 			l.Edit(k, text)
 			now := l.item(k)
-			if now.Version == "" || seen[now.Version] || now.Value != nil && !now.Edited {
-				l.Errorf("%s, written by somebody else, is read as %+v; want another version, and Edited", what, now)
-			}
+			l.Want(now.Version != "" && !seen[now.Version] && (now.Value == nil || now.Edited),
+				"%s, written by somebody else, is read as %+v; want another version, and Edited", what, now)
 			l.put(backend.Refused, "a change over what was there before "+what, over(before, value(3)))
 
 			l.put(backend.Granted, "a change over "+what, over(now, value(4)))
 			again := l.item(k)
-			if again.Edited || again.Value == nil {
-				l.Errorf("what was written over %s is read as %+v; want a value that is not Edited", what, again)
-			}
+			l.Want(!again.Edited && again.Value != nil,
+				"what was written over %s is read as %+v; want a value that is not Edited", what, again)
 			seen[again.Version] = true
 		}
 
 		before := l.item(k)
 		l.Edit(k, "")
-		if now := l.item(k); now.Version != "" {
-			l.Errorf("what somebody else has deleted is read as %+v", now)
-		}
+		gone := l.item(k)
+		l.Want(gone.Version == "", "what somebody else has deleted is read as %+v", gone)
+
 		l.Edit(k, older)
-		if now := l.item(k); seen[now.Version] || now.Created == before.Created && !now.Edited {
-			l.Errorf("what was deleted and made again is read as %+v; want another version, and another Created or Edited", now)
-		}
+		now := l.item(k)
+		l.Want(!seen[now.Version] && (now.Created != before.Created || now.Edited), "what was deleted "+
+			"and made again is read as %+v; want another version, and another Created or Edited", now)
 	}
 }

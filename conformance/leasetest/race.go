@@ -22,9 +22,9 @@ type side struct {
 	result lease.Result
 }
 
-// race makes two changes at once, again and again; next says which, over the items that are there. Both are
-// never granted, and a third client reads afterwards what was granted and nothing else.
-func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]lease.Change) (rounds, granted int) {
+// race makes two changes at once, again and again; next says which in a round, over the items that are there.
+// Both are never granted, and a third client reads afterwards what was granted and nothing else.
+func (l *lab) race(keys [2]lease.Key, next func(int, []lease.Item) [2]lease.Change) (rounds, granted int) {
 	l.Helper()
 	clients := [2]lease.Driver{l.open(l), l.open(l)}
 	for began := time.Now(); rounds < raceRounds && time.Since(began) < raceTime && !l.Failed(); rounds++ {
@@ -37,22 +37,19 @@ func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]
 		for n := range sides {
 			both.Go(func() {
 				<-start
-				w, err := clients[n].Write(l.Context(), v.Epoch, v.WentBack, []lease.Change{sides[n].change}, nil)
+				change := []lease.Change{sides[n].change}
+				w, err := clients[n].Write(l.ctx, v.Epoch, v.WentBack, change, nil)
 				if err == nil {
 					sides[n].result, err = w.Results[0], w.Results[0].Err
 				}
-				if err != nil {
-					l.Errorf("round %d: a change beside another one: %v; want it granted or refused", rounds, err)
-				}
+				l.Want(err == nil, "round %d: a change beside another one: %v; want no error", rounds, err)
 			})
 		}
 		close(start)
 		both.Wait()
 
 		n := l.granted(sides, l.shown(sides, keys[:]))
-		if n == 2 {
-			l.Errorf("round %d: of two changes that exclude each other both were granted", rounds)
-		}
+		l.Want(n < 2, "round %d: of two changes that exclude each other both were granted", rounds)
 		granted += n
 	}
 	return rounds, granted
@@ -61,15 +58,14 @@ func (l *lab) race(keys [2]lease.Key, next func(round int, now []lease.Item) [2]
 // shown reads items once what was granted is read. A store may answer with older items for a while.
 func (l *lab) shown(sides [2]side, keys []lease.Key) (after []lease.Item) {
 	l.Helper()
+	written := slices.Concat(sides[0].result.Items, sides[1].result.Items) // none unless it was granted
+	isOlder := func(now lease.Item) bool {
+		is := func(it lease.Item) bool { return it.Key == now.Key && it.Version != now.Version }
+		return slices.ContainsFunc(written, is)
+	}
 	for range 100 {
 		after = l.read(l.d, keys...).Items
-		old := false
-		for _, s := range sides {
-			for _, it := range s.result.Items { // none unless it was granted
-				old = old || !slices.ContainsFunc(after, func(now lease.Item) bool { return now.Key == it.Key && now.Version == it.Version })
-			}
-		}
-		if !old {
+		if !slices.ContainsFunc(after, isOlder) {
 			break
 		}
 	}
@@ -94,9 +90,9 @@ func (l *lab) granted(sides [2]side, after []lease.Item) (n int) {
 		}
 	}
 	for _, it := range after {
-		if version, put := want[it.Key]; put && it.Version != version {
-			l.Errorf("%v has version %q, want %q: of two changes %v and %v", it.Key, it.Version, version, sides[0].result.Outcome, sides[1].result.Outcome)
-		}
+		version, put := want[it.Key]
+		l.Want(!put || it.Version == version, "%v has version %q, want %q: of two changes %v and %v",
+			it.Key, it.Version, version, sides[0].result.Outcome, sides[1].result.Outcome)
 	}
 	return n
 }
@@ -106,18 +102,15 @@ func contended(l *lab) {
 	keys := l.both("a", "b")
 	rounds, granted := l.race(keys, func(round int, now []lease.Item) (changes [2]lease.Change) {
 		for n := range changes {
-			put := func(i int) lease.Put {
-				return lease.Put{Over: now[i], Value: record(keys[i].Name, uint64(2*round+n+2))}
-			}
-			if changes[n].Put = []lease.Put{put(0)}; round%2 == 1 {
-				changes[n].Put = []lease.Put{put(n), put(1 - n)}
+			term := uint64(2*round + n + 2)
+			changes[n] = inTerm(now[0], term)
+			if round%2 == 1 {
+				changes[n] = together(inTerm(now[n], term), inTerm(now[1-n], term))
 			}
 		}
 		return changes
 	})
-	if granted < rounds {
-		l.Errorf("of two changes one wins, but in %d of %d rounds both were refused", rounds-granted, rounds)
-	}
+	l.Want(granted == rounds, "of two changes one wins, but in %d of %d rounds none", rounds-granted, rounds)
 }
 
 // both creates two records.
@@ -131,10 +124,10 @@ func crossing(round int, now []lease.Item) (changes [2]lease.Change) {
 	for n, it := range now {
 		var value lease.Value = record(it.Name, uint64(round+2))
 		if it.Kind == lease.Sessions {
-			value = &lease.Session{Nonce: it.Name, Heartbeat: lease.Heartbeat(round + 2), At: time.Now().UTC()}
+			beat := lease.Heartbeat(round + 2)
+			value = &lease.Session{Nonce: it.Name, Heartbeat: beat, At: time.Now().UTC()}
 		}
-		changes[n] = over(it, value)
-		changes[n].Check = []lease.Item{now[1-n]}
+		changes[n] = checking(over(it, value), now[1-n])
 	}
 	return changes
 }
@@ -153,7 +146,8 @@ func crossed(l *lab) {
 		return crossing(round, now)
 	})
 	if l.d.Limits().Checks > 0 {
-		l.put(backend.Granted, "a session that is not there", over(none(session), &lease.Session{Nonce: session.Name}))
+		mine := &lease.Session{Nonce: session.Name}
+		l.put(backend.Granted, "a session that is not there", over(none(session), mine))
 		l.race([2]lease.Key{l.created("c", 1).Key, session}, crossing)
 	}
 }
@@ -180,9 +174,8 @@ func besideRollBacks(l *lab) {
 		<-stopped
 	}()
 
-	if _, granted := l.race(keys, crossing); granted == 0 {
-		l.Error("beside a writer that rolls back no change is granted")
-	}
+	_, granted := l.race(keys, crossing)
+	l.Want(granted > 0, "beside a writer that rolls back no change is granted")
 }
 
 // wentBack makes the store what it was. A client that has seen more says so, and refuses changes by what it
@@ -190,19 +183,17 @@ func besideRollBacks(l *lab) {
 func wentBack(l *lab) {
 	first := l.created("a", 1)
 	restore := l.GoBack()
-	l.put(backend.Granted, "a change that will be lost", over(first, record("a", 2)))
+	l.put(backend.Granted, "a change that will be lost", inTerm(first, 2))
 	before := l.read(l.d, key("a"))
 	restore()
 
-	w, err := l.d.Write(l.Context(), before.Epoch, before.WentBack, []lease.Change{over(before.Items[0], record("a", 3))}, nil)
-	if err == nil && w.Results[0].Outcome == backend.Granted {
-		l.Error("a change by what was read before the store went back was granted")
-	}
+	late := []lease.Change{inTerm(before.Items[0], 3)}
+	w, err := l.d.Write(l.ctx, before.Epoch, before.WentBack, late, nil)
+	l.Want(err != nil || w.Results[0].Outcome != backend.Granted,
+		"a change by what was read before the store went back was granted")
+
 	after := l.read(l.d, key("a"))
-	if after.Epoch == before.Epoch && after.WentBack == before.WentBack {
-		l.Errorf("the store went back, and the driver does not say so: epoch %q, went back %d times", after.Epoch, after.WentBack)
-	}
-	if after.Epoch == before.Epoch && !after.Items[0].Old {
-		l.Errorf("an item from before the store went back is not old: %+v", after.Items[0])
-	}
+	other := after.Epoch != before.Epoch
+	l.Want(other || after.WentBack != before.WentBack, "the store went back, and its driver says %+v", after)
+	l.Want(other || after.Items[0].Old, "what was written before that is not old: %+v", after.Items[0])
 }

@@ -1,7 +1,6 @@
 package leasetest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,11 +66,11 @@ var all = []testrules.Rule[*lab]{
 
 // Run runs what every driver must pass. It takes seconds; package conformance has the rest.
 func Run(t *testing.T, h Harness) {
+	cannot := map[string]bool{goesBack: h.GoBack == nil, rollsBack: h.RollBack == nil, edits: h.Edit == nil}
 	for _, r := range all {
-		if r.Name == goesBack && h.GoBack == nil || r.Name == rollsBack && h.RollBack == nil || r.Name == edits && h.Edit == nil {
-			continue
+		if !cannot[r.Name] {
+			t.Run(r.Name, func(t *testing.T) { r.Test(h.lab(t)) })
 		}
-		t.Run(r.Name, func(t *testing.T) { r.Test(h.lab(t)) })
 	}
 }
 
@@ -80,114 +79,96 @@ func (h *Harness) lab(t testing.TB) *lab {
 	open := h.NewStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	return &lab{TB: t, Harness: h, ctx: ctx, open: open, d: open(t)}
+	return &lab{T: testrules.T{TB: t}, Harness: h, ctx: ctx, open: open, d: open(t)}
 }
 
 func written(l *lab) {
-	if it := l.item(key("a")); it.Version != "" || it.Value != nil || it.Created != "" {
-		l.Errorf("what is not there: %+v", it)
-	}
-	s := &lease.Session{ID: "x", Nonce: "0123", Generation: "g", Heartbeat: 7, Apart: map[string]lease.Heartbeat{"b": 1<<63 + 1}, At: time.Now().UTC().Round(0)}
+	a := l.item(key("a"))
+	l.Want(a.Version == "" && a.Value == nil && a.Created == "", "what is not there: %+v", a)
+
+	s := &lease.Session{ID: "x", Nonce: "0123", Generation: "g", Heartbeat: 7, At: time.Now().UTC().Round(0)}
+	s.Apart = map[string]lease.Heartbeat{"b": 1<<63 + 1}
 	m := &lease.Meta{Layout: lease.Layout, Made: 1, MaxTTL: lease.Span(time.Minute), Epoch: "e"}
-	puts := l.put(backend.Granted, "a record, a session and the meta item", lease.Change{Put: []lease.Put{
-		{Over: none(key("a")), Value: record("a", 1)},
-		{Over: none(session), Value: s},
-		{Over: none(meta), Value: m}}})
-	v := l.read(l.open(l), key("a"), meta, key("none"), session)
-	for i, pair := range []struct {
-		it   lease.Item
-		want lease.Value
-	}{{v.Items[0], record("a", 1)}, {v.Items[3], s}, {v.Items[1], m}} {
-		it := pair.it
-		if it.Value == nil {
-			l.Fatalf("item %d is read without its value: %+v", i, it)
-		}
+	values := []lease.Value{record("a", 1), s, m}
+	puts := l.put(backend.Granted, "a record, a session and the meta item",
+		together(inTerm(a, 1), over(none(session), s), over(none(meta), m)))
+
+	read := l.read(l.open(l), key("a"), meta, key("none"), session).Items
+	for i, it := range []lease.Item{read[0], read[3], read[1]} {
+		l.Must(it.Value != nil, "item %d is read without its value: %+v", i, it)
 		lease.SetWrite(it.Value, 1)
-		lease.SetWrite(pair.want, 1)
-		if lease.Encode(it.Value) != lease.Encode(pair.want) {
-			l.Errorf("value %d is read as %v, written was %v", i, it.Value, pair.want)
-		}
-		if it.Version == "" || it.Version != puts[i].Version || it.Created != puts[i].Created || it.Edited || it.Old || it.Age > time.Minute {
-			l.Errorf("item %d is read as %+v, its write said %+v", i, it, puts[i])
-		}
+		lease.SetWrite(values[i], 1)
+		l.Want(lease.Encode(it.Value) == lease.Encode(values[i]),
+			"value %d is read as %v, written was %v", i, it.Value, values[i])
+
+		same := it.Version != "" && it.Version == puts[i].Version && it.Created == puts[i].Created
+		l.Want(same && !it.Edited && !it.Old && it.Age <= time.Minute,
+			"item %d is read as %+v, its write said %+v", i, it, puts[i])
 	}
-	if v.Items[2].Version != "" {
-		l.Errorf("what is not there: %+v", v.Items[2])
-	}
+	l.Want(read[2].Version == "", "what is not there: %+v", read[2])
 }
 
 func conditional(l *lab) {
 	first := l.created("a", 1)
-	l.put(backend.Refused, "a second record over none", over(none(key("a")), record("a", 2)))
-	second := l.put(backend.Granted, "a record over the first", over(first, record("a", 3)))[0]
-	l.put(backend.Refused, "a late copy of that write", over(first, record("a", 3)))
+	l.put(backend.Refused, "a second record over none", inTerm(none(key("a")), 2))
+	second := l.put(backend.Granted, "a record over the first", inTerm(first, 3))[0]
+	l.put(backend.Refused, "a late copy of that write", inTerm(first, 3))
 	l.put(backend.Refused, "a deletion of the first", over(first, nil))
-	l.put(backend.Refused, "a change that checks that it is not there", lease.Change{Check: []lease.Item{{Key: key("a")}},
-		Put: []lease.Put{{Over: none(key("b")), Value: record("b", 1)}}})
-	if term := l.term("a"); term != 3 || l.term("b") != 0 {
-		l.Errorf("the record has term %d after refused writes, want 3", term)
-	}
+	l.put(backend.Refused, "a change that checks that it is not there",
+		checking(inTerm(none(key("b")), 1), none(key("a"))))
+	l.terms("after refused writes", map[string]uint64{"a": 3, "b": 0})
+
 	l.put(backend.Granted, "a deletion", over(second, nil))
-	l.put(backend.Refused, "a late copy of an earlier write", over(first, record("a", 3)))
-	if l.item(key("a")).Version != "" {
-		l.Error("the record is there after its deletion")
-	}
+	l.put(backend.Refused, "a late copy of an earlier write", inTerm(first, 3))
+	l.Want(l.item(key("a")).Version == "", "the record is there after its deletion")
 }
 
 func whole(l *lab) {
 	a, b := l.created("a", 1), l.created("b", 1)
-	l.put(backend.Granted, "a new version of b", over(b, record("b", 2)))
-	l.put(backend.Refused, "two puts, one over a version that is gone", lease.Change{Put: []lease.Put{
-		{Over: a, Value: record("a", 3)}, {Over: b, Value: record("b", 3)}, {Over: none(key("c")), Value: record("c", 3)}}})
-	if l.term("a") != 1 || l.term("b") != 2 || l.term("c") != 0 {
-		l.Errorf("terms %d, %d, %d after a refused change, want 1, 2, 0", l.term("a"), l.term("b"), l.term("c"))
-	}
-	l.put(backend.Refused, "a put that checks another item", lease.Change{Check: []lease.Item{b}, Put: []lease.Put{{Over: a, Value: record("a", 4)}}})
-	l.put(backend.Granted, "a put that checks another item as it is", lease.Change{Check: []lease.Item{l.item(key("b"))}, Put: []lease.Put{{Over: a, Value: record("a", 5)}}})
-	if l.term("a") != 5 {
-		l.Errorf("term %d, want 5", l.term("a"))
-	}
+	l.put(backend.Granted, "a new version of b", inTerm(b, 2))
+	l.put(backend.Refused, "three puts, one over a version that is gone",
+		together(inTerm(a, 3), inTerm(b, 3), inTerm(none(key("c")), 3)))
+	l.terms("after a refused change", map[string]uint64{"a": 1, "b": 2, "c": 0})
+
+	l.put(backend.Refused, "a put that checks another item", checking(inTerm(a, 4), b))
+	l.put(backend.Granted, "a put that checks another item as it is", checking(inTerm(a, 5), l.item(b.Key)))
+	l.terms("after a granted change", map[string]uint64{"a": 5})
 }
 
 func eachByItself(l *lab) {
 	var changes []lease.Change
 	for i := range 100 {
-		name := fmt.Sprintf("e%03d", i)
-		c := over(none(key(name)), record(name, 1))
+		c := inTerm(none(key(fmt.Sprintf("e%03d", i))), 1)
 		if i%7 == 3 { // refused: it is not there
 			c.Check = []lease.Item{{Key: key("none"), Version: "1"}}
 		}
 		changes = append(changes, c)
 	}
 	for i, r := range l.write(changes...).Results {
-		if want := i%7 == 3; (r.Outcome == backend.Refused) != want {
-			l.Fatalf("change %d: %v, refused should be %v", i, r.Outcome, want)
-		}
-		if (l.term(fmt.Sprintf("e%03d", i)) == 1) != (r.Outcome == backend.Granted) {
-			l.Errorf("change %d was %v, and its record has term %d", i, r.Outcome, l.term(fmt.Sprintf("e%03d", i)))
-		}
+		refused := i%7 == 3
+		l.Must((r.Outcome == backend.Refused) == refused, "change %d: %v, refused: %v", i, r.Outcome, refused)
+		term := l.term(fmt.Sprintf("e%03d", i))
+		l.Want((term == 1) != refused, "change %d was %v, and its record has term %d", i, r.Outcome, term)
 	}
 }
 
 func versions(l *lab) {
 	seen, created := map[string]bool{}, map[string]bool{}
-	it := lease.Item{Key: key("a")}
+	it := none(key("a"))
 	for round := range 12 {
 		if round%4 == 3 {
 			l.put(backend.Granted, "a deletion", over(it, nil))
-			it = lease.Item{Key: key("a")}
+			it = none(it.Key)
 			continue
 		}
-		next := l.put(backend.Granted, "the same text again", over(it, record("a", 1)))[0]
-		switch {
-		case next.Version == "" || seen[next.Version]:
-			l.Fatalf("version %q comes again in round %d", next.Version, round)
-		case it.Version != "" && next.Created != it.Created:
-			l.Fatalf("Created was %q, and %q after a change in round %d", it.Created, next.Created, round)
-		case it.Version == "" && created[next.Created] && next.Created != "":
-			l.Fatalf("Created %q comes again after a deletion in round %d", next.Created, round)
-		case it.Order > next.Order:
-			l.Fatalf("Order was %d, and %d after a change in round %d", it.Order, next.Order, round)
+		next := l.put(backend.Granted, "the same text again", inTerm(it, 1))[0]
+		l.Must(next.Version != "" && !seen[next.Version], "version %q again in round %d", next.Version, round)
+		l.Must(next.Order >= it.Order, "Order was %d, and %d in round %d", it.Order, next.Order, round)
+		if it.Version != "" {
+			l.Must(next.Created == it.Created, "Created %q was %q before a change", next.Created, it.Created)
+		} else {
+			again := next.Created != "" && created[next.Created]
+			l.Must(!again, "Created %q comes again after a deletion in round %d", next.Created, round)
 		}
 		seen[next.Version], created[next.Created] = true, true
 		it = next
@@ -196,45 +177,35 @@ func versions(l *lab) {
 
 func otherEpoch(l *lab) {
 	it := l.created("a", 1)
-	w, err := l.d.Write(l.Context(), "other", 0, []lease.Change{over(it, record("a", 2))}, nil)
+	w, err := l.d.Write(l.ctx, "other", 0, []lease.Change{inTerm(it, 2)}, nil)
 	if err == nil && len(w.Results) == 1 {
 		err = w.Results[0].Err
 	}
-	if !errors.Is(err, lease.ErrEpoch) || !errors.Is(err, backend.ErrUnavailable) {
-		l.Errorf("a write to another epoch: %v, want ErrEpoch", err)
-	}
-	if l.term("a") != 1 {
-		l.Error("it was written all the same")
-	}
+	l.Want(errors.Is(err, lease.ErrEpoch) && errors.Is(err, backend.ErrUnavailable),
+		"a write to another epoch: %v, want ErrEpoch", err)
+	l.terms("after a write to another epoch", map[string]uint64{"a": 1})
 }
 
 func remembered(l *lab) {
 	l.created("a", 1)
 	it := l.item(key("a"))
 	it.Remembered = true
-	it = l.put(backend.Granted, "over a value that was remembered", over(it, record("a", 2)))[0]
+	it = l.put(backend.Granted, "over a value that was remembered", inTerm(it, 2))[0]
 	it.Value, it.Remembered = nil, true
-	l.put(backend.Granted, "over a version that was remembered without its value", over(it, record("a", 3)))
+	l.put(backend.Granted, "over a version that was remembered without its value", inTerm(it, 3))
 }
 
 func cancelled(l *lab) {
 	it := l.created("a", 1)
 	epoch := l.read(l.d, key("a")).Epoch
-	ctx, cancel := context.WithCancel(l.Context())
+	ctx, cancel := context.WithCancel(l.ctx)
 	cancel()
-	if _, err := l.d.Read(ctx, []lease.Key{key("a")}); err == nil {
-		l.Error("a reading after its context has ended has no error")
-	}
-	w, err := l.d.Write(ctx, epoch, 0, []lease.Change{over(it, record("a", 2))}, nil)
-	if err == nil && len(w.Results) == 1 && w.Results[0].Outcome != backend.Unknown {
-		l.Errorf("a write after its context has ended: %v", w.Results)
-	}
-}
+	_, err := l.d.Read(ctx, []lease.Key{key("a")})
+	l.Want(err != nil, "a reading after its context has ended has no error")
 
-// term returns the term of an item; 0 if it is no record.
-func term(it lease.Item) uint64 {
-	r, _ := it.Value.(*lease.Record)
-	return cmp.Or(r, &lease.Record{}).Term
+	w, err := l.d.Write(ctx, epoch, 0, []lease.Change{inTerm(it, 2)}, nil)
+	l.Want(err != nil || len(w.Results) != 1 || w.Results[0].Outcome == backend.Unknown,
+		"a write after its context has ended: %v", w.Results)
 }
 
 func told(l *lab) {
@@ -244,7 +215,7 @@ func told(l *lab) {
 	}
 	it := l.created("a", 1)
 	awaited := func(it lease.Item, term uint64) lease.Change {
-		c := over(it, record(it.Name, term))
+		c := inTerm(it, term)
 		c.Notify = true
 		return c
 	}
@@ -256,33 +227,27 @@ func told(l *lab) {
 	heard := make(chan bool, 1000)
 	on := func(items []lease.Item, position uint64) (more bool) {
 		for _, it := range items {
-			if it.Order < last[it.Name].Order || it.Order > position {
-				l.Errorf("%+v is told after %+v, up to %d", it, last[it.Name], position)
-			}
+			l.Want(it.Order >= last[it.Name].Order && it.Order <= position,
+				"%+v is told after %+v, up to %d", it, last[it.Name], position)
 			last[it.Name] = it
 		}
 		heard <- true
 		return len(items) > 0 && term(last["b"]) < 9
 	}
 	go func() {
-		err := d.Listen(l.Context(), v.Position, v.Items, on)
-		for err == nil && len(heard) == 0 && term(last["b"]) < 9 { // it could not tell what came after the position
+		err := d.Listen(l.ctx, v.Position, v.Items, on)
+		for err == nil && len(heard) == 0 && term(last["b"]) < 9 { // it cannot tell what came after that
 			v := l.read(d.(lease.Driver), key("a"), key("b"))
 			last["a"], last["b"] = v.Items[0], v.Items[1]
-			err = d.Listen(l.Context(), v.Position, v.Items, on)
+			err = d.Listen(l.ctx, v.Position, v.Items, on)
 		}
 		done <- err
 	}()
 	for n := uint64(2); n < 10; n++ {
 		l.put(backend.Granted, "a change", awaited(l.item(key("b")), n))
 	}
-	if err := <-done; err != nil {
-		l.Fatalf("Listen, which must tell of each change of a record: %v", err)
-	}
-	if len(heard) == 0 {
-		l.Errorf("nothing was told after position %d; 0 means that there is none", v.Position)
-	}
-	if len(last) > 0 && term(last["a"]) != 2 {
-		l.Error("the change before the call was not told")
-	}
+	err := <-done
+	l.Must(err == nil, "Listen, which must tell of each change of a record: %v", err)
+	l.Want(len(heard) > 0, "nothing was told after position %d; 0 means that there is none", v.Position)
+	l.Want(len(last) == 0 || term(last["a"]) == 2, "the change before the call was not told")
 }

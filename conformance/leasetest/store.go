@@ -47,10 +47,9 @@ type entry struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{
-		Limits: lease.Limits{Name: "leasetest", MinTTL: time.Millisecond, MaxTTL: 5 * time.Minute, Batch: 40, Checks: 39, MaxValue: 1 << 20},
-		epoch:  "1", entries: map[lease.Key]entry{}, changed: make(chan struct{}),
-	}
+	limits := lease.Limits{Name: "leasetest", Batch: 40, Checks: 39, MaxValue: 1 << 20}
+	limits.MinTTL, limits.MaxTTL = time.Millisecond, 5*time.Minute
+	return &Store{Limits: limits, epoch: "1", entries: map[lease.Key]entry{}, changed: make(chan struct{})}
 }
 
 // Driver returns a new client of the store, for one Backend.
@@ -140,7 +139,8 @@ func (s *Store) item(k lease.Key) lease.Item {
 	if !ok {
 		return it
 	}
-	it.Version, it.Created, it.Order = strconv.FormatUint(e.version, 10), strconv.FormatUint(e.created, 10), e.version
+	it.Version, it.Created = strconv.FormatUint(e.version, 10), strconv.FormatUint(e.created, 10)
+	it.Order = e.version
 	it.Value, it.Age = lease.Decode(k.Kind, []byte(e.text)), max(0, time.Since(e.at))
 	it.Edited = lease.Edited(it.Value, e.writes)
 	return it
@@ -190,21 +190,16 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
-	return d.read(keys), nil
-}
-
-// read reads items. The caller holds s.mu.
-func (d *driver) read(keys []lease.Key) lease.View {
-	v := d.view()
+	v = d.view()
 	for _, k := range keys {
 		v.Items = append(v.Items, d.item(k))
 	}
-	for k := range d.s.entries {
+	for k := range s.entries {
 		if k.Kind == lease.Records {
 			v.Records++
 		}
 	}
-	return v
+	return v, nil
 }
 
 // checkSeparate returns an error if an item that one change puts is in another one: package lease promises
@@ -229,7 +224,9 @@ func checkSeparate(changes []lease.Change) error {
 	return nil
 }
 
-func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+func (d *driver) Write(
+	ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item,
+) (w lease.Written, err error) {
 	s := d.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,14 +257,19 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 
 // apply makes one change if its conditions hold. The caller holds s.mu.
 func (s *Store) apply(c *lease.Change) (r lease.Result) {
-	if len(c.Put)+len(c.Check) > s.Limits.Batch {
-		return lease.Result{Err: fmt.Errorf("%w: a change of %d puts and %d checks, at most %d are allowed", backend.ErrInvalid, len(c.Put), len(c.Check), s.Limits.Batch)}
+	read := slices.Clone(c.Check)
+	for _, p := range c.Put {
+		read = append(read, p.Over)
 	}
-	changed := func(it lease.Item) bool {
-		return s.item(it.Key).Version != it.Version || it.Remembered && it.Value != nil && s.entries[it.Key].text != lease.Encode(it.Value)
+	if n := len(read); n > s.Limits.Batch {
+		err := fmt.Errorf("%w: a change of %d items, more than %d", backend.ErrInvalid, n, s.Limits.Batch)
+		return lease.Result{Err: err}
 	}
-	if slices.ContainsFunc(c.Check, changed) || slices.ContainsFunc(c.Put, func(p lease.Put) bool { return changed(p.Over) }) {
-		return lease.Result{Outcome: backend.Refused}
+	for _, it := range read {
+		text, remembered := s.entries[it.Key].text, it.Remembered && it.Value != nil
+		if s.item(it.Key).Version != it.Version || remembered && text != lease.Encode(it.Value) {
+			return lease.Result{Outcome: backend.Refused}
+		}
 	}
 	for _, p := range c.Put {
 		text, writes := "", s.entries[p.Over.Key].writes+1
@@ -281,11 +283,11 @@ func (s *Store) apply(c *lease.Change) (r lease.Result) {
 	return r
 }
 
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
 	s := d.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v = d.view()
+	v := d.view()
 	for k := range s.entries {
 		if k.Kind == kind && k.Name >= from {
 			v.Items = append(v.Items, d.item(k))
@@ -296,7 +298,9 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, ctx.Err()
 }
 
-func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+func (d *driver) Listen(
+	ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool,
+) error {
 	for {
 		s := d.s
 		s.mu.Lock()

@@ -38,7 +38,8 @@ var all = []testrules.Rule[*lab]{
 	{Name: "at first there is no value", Test: none},
 	{Name: "what was swapped is read by all from then on", Test: written},
 	{Name: "a swap needs the present version, which never comes twice", Test: conditional},
-	{Name: "of many writers over one version one wins, and all read its value with its version", Test: contended},
+	{Test: contended,
+		Name: "of many writers over one version one wins, and all read its value with its version"},
 	{Name: "a swap whose answer is lost is no success and no refusal", Test: lost},
 	{Name: "a store that went back refuses the versions that it lost", Test: wentBack},
 	{Name: "bytes are kept as they are", Test: hostile},
@@ -60,12 +61,12 @@ func (h *Harness) lab(t testing.TB) *lab {
 	open := h.NewStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a register that hangs fails the test
 	t.Cleanup(cancel)
-	return &lab{TB: t, Harness: h, ctx: ctx, open: open, r: open(t)}
+	return &lab{T: testrules.T{TB: t}, Harness: h, ctx: ctx, open: open, r: open(t)}
 }
 
 // A lab is a store with a first client.
 type lab struct {
-	testing.TB
+	testrules.T
 	*Harness
 	ctx  context.Context
 	open func(testing.TB) register.Register
@@ -81,9 +82,7 @@ func (l *lab) fresh() []byte { return fmt.Appendf(nil, "%s %09d", rand.Text(), l
 func (l *lab) swap(version string, value []byte) (now string) {
 	l.Helper()
 	now, err := l.r.Swap(l.ctx, version, value)
-	if err != nil || now == "" {
-		l.Fatalf("a swap over the present version %q: version %q, %v; want a version and no error", version, now, err)
-	}
+	l.Must(err == nil && now != "", "a swap over the present version %q: version %q, %v", version, now, err)
 	return now
 }
 
@@ -91,9 +90,8 @@ func (l *lab) swap(version string, value []byte) (now string) {
 func (l *lab) refused(why, version string) {
 	l.Helper()
 	value, present := l.get(l.r)
-	if now, err := l.r.Swap(l.ctx, version, l.fresh()); !errors.Is(err, register.ErrChanged) {
-		l.Errorf("a swap over %s: version %q, %v, want ErrChanged", why, now, err)
-	}
+	now, err := l.r.Swap(l.ctx, version, l.fresh())
+	l.Want(errors.Is(err, register.ErrChanged), "a swap over %s: %q, %v, want ErrChanged", why, now, err)
 	l.shows(l.r, value, present)
 }
 
@@ -101,18 +99,17 @@ func (l *lab) refused(why, version string) {
 func (l *lab) get(r register.Register) (value []byte, version string) {
 	l.Helper()
 	value, version, err := r.Get(l.ctx)
-	if err != nil {
-		l.Fatalf("a reading: %v", err)
-	}
+	l.Must(err == nil, "a reading: %v", err)
 	return value, version
 }
 
 // shows fails the test unless a client reads this value.
 func (l *lab) shows(r register.Register, value []byte, version string) {
 	l.Helper()
-	if got, now := l.get(r); now != version || !bytes.Equal(got, value) {
-		l.Errorf("version %q is read, with %d bytes %.60q; want version %q, with %d bytes %.60q", now, len(got), got, version, len(value), value)
-	}
+	got, now := l.get(r)
+	l.Want(now == version && bytes.Equal(got, value),
+		"version %q is read, with %d bytes %.60q; want version %q, with %d bytes %.60q",
+		now, len(got), got, version, len(value), value)
 }
 
 func none(l *lab) {
@@ -136,9 +133,8 @@ func conditional(l *lab) {
 	seen := map[string]bool{}
 	for round, version := 0, ""; round < 40; round++ {
 		was := version
-		if version = l.swap(was, l.fresh()); seen[version] {
-			l.Fatalf("version %q comes again in round %d", version, round)
-		}
+		version = l.swap(was, l.fresh())
+		l.Must(!seen[version], "version %q comes again in round %d", version, round)
 		seen[version] = true
 		l.refused("the version before, or nothing, though there is a value", was)
 		for _, other := range []string{"", version + "0", "*", "\"\"", "x"} {
@@ -178,29 +174,27 @@ func contended(l *lab) {
 				mu.Lock()
 				defer mu.Unlock()
 				if failed != nil || err != nil && !errors.Is(err, register.ErrChanged) {
-					l.Errorf("round %d: beside other writers, a swap: %v, want nil or ErrChanged, and a reading: %v", round, err, failed)
+					l.Errorf("round %d: a swap beside others: %v, want nil or ErrChanged, and a reading: %v",
+						round, err, failed)
 					return
 				}
 				if err == nil {
 					winners = append(winners, mine)
 				}
-				if value, ok := values[now]; ok && !bytes.Equal(value, read) {
-					l.Errorf("round %d: version %q is read as %d bytes %.40q and %d bytes %.40q", round, now, len(value), value, len(read), read)
-				}
+				value, ok := values[now]
+				l.Want(!ok || bytes.Equal(value, read), "round %d: version %q is read as %d bytes %.40q "+
+					"and %d bytes %.40q", round, now, len(value), value, len(read), read)
 				values[now] = read
 			})
 		}
 		close(start)
 		all.Wait()
 
-		if len(winners) != 1 {
-			l.Fatalf("round %d: %d of %d writers over version %q have won", round, len(winners), len(clients), version)
-		}
+		l.Must(len(winners) == 1, "%d of %d writers over %q have won", len(winners), len(clients), version)
 		_, version = l.get(l.r)
 		l.shows(l.r, winners[0], version)
-		if value, ok := values[version]; ok && !bytes.Equal(value, winners[0]) {
-			l.Errorf("round %d: the value is not that of the winner", round)
-		}
+		value, ok := values[version]
+		l.Want(!ok || bytes.Equal(value, winners[0]), "round %d: the value is not that of the winner", round)
 		values[version] = winners[0]
 	}
 }
@@ -216,13 +210,13 @@ func lost(l *lab) {
 	defer cancel()
 	value := l.fresh()
 	now, err := l.r.Swap(ctx, version, value)
-	if restore(); err == nil || errors.Is(err, register.ErrChanged) {
-		l.Errorf("a swap without an answer: version %q, %v, want an error other than ErrChanged", now, err)
-	}
+	restore()
+	l.Want(err != nil && !errors.Is(err, register.ErrChanged),
+		"a swap without an answer: version %q, %v, want an error other than ErrChanged", now, err)
+
 	got, present := l.get(l.open(l))
-	if !bytes.Equal(got, before) && !bytes.Equal(got, value) {
-		l.Errorf("the value is %.60q, neither that before nor that after the swap", got)
-	}
+	l.Want(bytes.Equal(got, before) || bytes.Equal(got, value),
+		"the value is %.60q, neither that before nor that after the swap", got)
 	l.swap(present, l.fresh())
 }
 
@@ -245,7 +239,10 @@ func hostile(l *lab) {
 		all = append(all, byte(b))
 	}
 	version := ""
-	for _, text := range []string{string(all), "\r\n\r\nHTTP/1.1 200 OK\r\n", "\xff\xfe\x00", "\n", "é€𝄞", "--boundary\n", "0\r\n\r\n", "</Value>", "'; --", "%00%2e"} {
+	for _, text := range []string{
+		string(all), "\r\n\r\nHTTP/1.1 200 OK\r\n", "\xff\xfe\x00", "\n", "é€𝄞",
+		"--boundary\n", "0\r\n\r\n", "</Value>", "'; --", "%00%2e",
+	} {
 		value := append([]byte(text), l.fresh()...)
 		value = append(value, text...)
 		version = l.swap(version, value)
@@ -266,12 +263,11 @@ func cancelled(l *lab) {
 	version := l.swap("", l.fresh())
 	ctx, cancel := context.WithCancel(l.ctx)
 	cancel()
-	if _, _, err := l.r.Get(ctx); err == nil {
-		l.Error("a reading after its context has ended has no error")
-	}
-	if _, err := l.r.Swap(ctx, version, l.fresh()); err == nil || errors.Is(err, register.ErrChanged) {
-		l.Errorf("a swap after its context has ended: %v, want an error other than ErrChanged", err)
-	}
+	_, _, err := l.r.Get(ctx)
+	l.Want(err != nil, "a reading after its context has ended has no error")
+	_, err = l.r.Swap(ctx, version, l.fresh())
+	l.Want(err != nil && !errors.Is(err, register.ErrChanged),
+		"a swap after its context has ended: %v, want an error other than ErrChanged", err)
 }
 
 func told(l *lab) {
@@ -290,8 +286,7 @@ func told(l *lab) {
 		if round%2 == 1 {
 			wait()
 		}
-		if err := <-heard; err != nil {
-			l.Fatalf("round %d: a waiter: %v", round, err)
-		}
+		err := <-heard
+		l.Must(err == nil, "round %d: a waiter: %v", round, err)
 	}
 }

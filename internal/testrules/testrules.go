@@ -16,6 +16,25 @@ type Rule[Lab any] struct {
 	Test func(Lab)
 }
 
+// T is the test of a rule.
+type T struct{ testing.TB }
+
+// Want fails the test unless ok.
+func (t T) Want(ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Errorf(format, args...)
+	}
+}
+
+// Must ends the test unless ok.
+func (t T) Must(ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format, args...)
+	}
+}
+
 // Find fails t unless the rule of this name fails in a lab in which something is broken.
 func Find[Lab any](t *testing.T, rules []Rule[Lab], name string, lab func(testing.TB) Lab) {
 	t.Helper()
