@@ -24,8 +24,7 @@ type Row struct {
 	Asked    Gap // SIGTERM
 	NextDead Gap // SIGTERM, when the next in line has just been killed
 
-	// Requests are those of a leader and a follower together in a minute, by the number of
-	// elections.
+	// Requests are those of a leader and a follower together in a minute, by the number of elections.
 	Requests map[int]float64
 }
 
@@ -122,7 +121,8 @@ func addCrashes(rows []Row, page string) error {
 	return nil
 }
 
-var asked = regexp.MustCompile(`(?m)^\| leader gets SIGTERM, TTL 3s(, polling every TTL/3)? \| (\w+) \| median ([\d.]+m?s), worst ([\d.]+m?s)`)
+var asked = regexp.MustCompile(`(?m)^\| leader gets SIGTERM, TTL 3s(, polling every TTL/3)? ` +
+	`\| (\w+) \| median ([\d.]+m?s), worst ([\d.]+m?s)`)
 
 // readSQL returns the rows of MySQL and MariaDB, whose table is a list of measurements. Their
 // leaders get SIGTERM with a TTL of 3 s.
