@@ -51,7 +51,7 @@ func TestUseOnTheProgramsPoolMakesNoSecondLeader(t *testing.T) {
 					return join(t, id, 2*time.Second, o)
 				}
 				told := Options{DB: testbed.OpenDB(t, l.User)}
-				drivertest.FollowsBesideOneLeader(t, joined("old", Options{DB: testbed.OpenDB(t, l.User)}),
+				drivertest.FollowsOneLeader(t, joined("old", Options{DB: testbed.OpenDB(t, l.User)}),
 					func() { tell(t, told.DB, use) },
 					func() *election.Election { return joined("new", told) })
 				if n := l.tables(t); n != 1 {

@@ -106,7 +106,7 @@ func TestAnotherSearchPathMakesNoSecondLeader(t *testing.T) {
 			t.Parallel()
 			db := withTable(t, withTenant(t))
 			first, second, tell := share(t, db)
-			drivertest.FollowsBesideOneLeader(t, join(t, "old", 2*time.Second, first),
+			drivertest.FollowsOneLeader(t, join(t, "old", 2*time.Second, first),
 				func() { tell("SET search_path TO tenant1") },
 				func() *election.Election { return join(t, "new", 2*time.Second, second) })
 			if n := db.Value(t, "SELECT count(*) FROM pg_class WHERE relname = 'election_item'"); n != "1" {

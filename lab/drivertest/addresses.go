@@ -48,11 +48,10 @@ func InWorldOfManyAddresses(t *testing.T) bool {
 	for _, a := range append(dead, liveAddress) {
 		text += a + " " + manyAddresses + "\n"
 	}
-	if err := os.WriteFile(hosts, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--kill-child", "sh", "-c", worldScript, "sh", hosts,
-		os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.timeout=15m")
+	testbed.NoError(t, os.WriteFile(hosts, []byte(text), 0o644))
+	this := "-test.run=^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	command := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "--kill-child",
+		"sh", "-c", worldScript, "sh", hosts, os.Args[0], this, "-test.v", "-test.timeout=15m")
 	command.Env = append(os.Environ(), inside+"=1", "DEAD="+strings.Join(dead, " "))
 	out, err := command.CombinedOutput()
 	if err != nil {
@@ -67,9 +66,7 @@ func InWorldOfManyAddresses(t *testing.T) bool {
 func AtManyAddresses(t testing.TB, server string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	testbed.NewProxyAt(t, net.JoinHostPort(liveAddress, port), server)
 	return net.JoinHostPort(manyAddresses, port)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testrules"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -17,32 +18,27 @@ type Candidate struct {
 	Me    backend.Candidate
 	TTL   time.Duration // of its bids
 	Limit time.Duration // of each call; at first a minute
-	T     testing.TB
+	T     testrules.T
 
 	b backend.Backend
 }
 
 // NewCandidate returns a candidate with a nonce of its own.
 func NewCandidate(t testing.TB, b backend.Backend, id string, ttl time.Duration) *Candidate {
-	return &Candidate{Me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, TTL: ttl, Limit: time.Minute, T: t, b: b}
+	me := backend.Candidate{ID: id, Nonce: backend.NewNonce()}
+	return &Candidate{Me: me, TTL: ttl, Limit: time.Minute, T: testrules.T{TB: t}, b: b}
 }
 
-// Context returns a context for some calls that a test makes by itself.
+// Context returns a context for a call.
 func (c *Candidate) Context() context.Context {
-	ctx, cancel := c.call()
+	ctx, cancel := context.WithTimeout(c.T.Context(), c.Limit)
 	c.T.Cleanup(cancel)
 	return ctx
 }
 
-func (c *Candidate) call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.T.Context(), c.Limit)
-}
-
 // Looks reads a lease as if for the first time.
 func (c *Candidate) Looks(election string) (backend.Lease, error) {
-	ctx, cancel := c.call()
-	defer cancel()
-	seen, err := c.b.Observe(ctx, []backend.Lease{{Election: election}})
+	seen, err := c.b.Observe(c.Context(), []backend.Lease{{Election: election}})
 	if err != nil {
 		return backend.Lease{}, err
 	}
@@ -56,9 +52,7 @@ func (c *Candidate) Looks(election string) (backend.Lease, error) {
 func (c *Candidate) Sees(election string) backend.Lease {
 	c.T.Helper()
 	l, err := c.Looks(election)
-	if err != nil {
-		c.T.Fatalf("%s reads %q: %v", c.Me.ID, election, err)
-	}
+	c.T.Must(err == nil, "%s reads %q: %v", c.Me.ID, election, err)
 	return l
 }
 
@@ -72,7 +66,9 @@ func (c *Candidate) Bids(seen backend.Lease) backend.Answer { return c.Makes(c.B
 
 // Makes makes bids in one call. If that fails each outcome is unknown, with its error.
 func (c *Candidate) Makes(bids ...backend.Bid) []backend.Answer {
-	return c.answers(len(bids), func(ctx context.Context) ([]backend.Answer, error) { return c.b.Acquire(ctx, bids) })
+	c.T.Helper()
+	answers, err := c.b.Acquire(c.Context(), bids)
+	return c.answers(len(bids), answers, err)
 }
 
 // Renews renews a lease.
@@ -80,20 +76,17 @@ func (c *Candidate) Renews(held backend.Lease) backend.Answer { return c.RenewsA
 
 // RenewsAll renews leases in one call. If that fails each outcome is unknown, with its error.
 func (c *Candidate) RenewsAll(held ...backend.Lease) []backend.Answer {
-	return c.answers(len(held), func(ctx context.Context) ([]backend.Answer, error) { return c.b.Renew(ctx, Held(held...)) })
+	c.T.Helper()
+	answers, err := c.b.Renew(c.Context(), Held(held...))
+	return c.answers(len(held), answers, err)
 }
 
-func (c *Candidate) answers(n int, call func(context.Context) ([]backend.Answer, error)) []backend.Answer {
+func (c *Candidate) answers(n int, answers []backend.Answer, err error) []backend.Answer {
 	c.T.Helper()
-	ctx, cancel := c.call()
-	defer cancel()
-	answers, err := call(ctx)
 	if err != nil {
 		return slices.Repeat([]backend.Answer{{Err: err}}, n)
 	}
-	if len(answers) != n {
-		c.T.Fatalf("%s has %d answers of %d: %+v", c.Me.ID, len(answers), n, answers)
-	}
+	c.T.Must(len(answers) == n, "%s has %d answers of %d: %+v", c.Me.ID, len(answers), n, answers)
 	return answers
 }
 
@@ -111,9 +104,7 @@ func (c *Candidate) Keeps(held backend.Lease) backend.Lease {
 
 func (c *Candidate) granted(what, election string, a backend.Answer) backend.Lease {
 	c.T.Helper()
-	if a.Outcome != backend.Granted {
-		c.T.Fatalf("the %s %q by %s: %v, %v, %+v; want granted", what, election, c.Me.ID, a.Outcome, a.Err, a.Lease)
-	}
+	c.T.Must(a.Outcome == backend.Granted, "the %s %q by %s is not granted: %+v", what, election, c.Me.ID, a)
 	return a.Lease
 }
 
@@ -129,7 +120,7 @@ func (c *Candidate) TakesOver(election string) (l backend.Lease) {
 		a := c.Bids(seen)
 		l = a.Lease
 		if a.Outcome != backend.Granted {
-			return fmt.Errorf("a bid is %v, %v, %+v", a.Outcome, a.Err, a.Lease)
+			return fmt.Errorf("a bid is not granted: %+v", a)
 		}
 		return nil
 	})
@@ -139,12 +130,9 @@ func (c *Candidate) TakesOver(election string) (l backend.Lease) {
 // Resigns releases leases.
 func (c *Candidate) Resigns(held ...backend.Lease) {
 	c.T.Helper()
-	ctx, cancel := c.call()
-	defer cancel()
 	for i := range held {
 		held[i].End = backend.Released
 	}
-	if err := c.b.Release(ctx, Held(held...)); err != nil {
-		c.T.Errorf("%s releases %+v: %v", c.Me.ID, held, err)
-	}
+	err := c.b.Release(c.Context(), Held(held...))
+	c.T.Want(err == nil, "%s releases %+v: %v", c.Me.ID, held, err)
 }

@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +10,13 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testrules"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Join opens a manager that has joined these elections and jobs, and returns the first one. It closes the
 // manager after the test.
-func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend, names ...string) (first *election.Election) {
+func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend, names ...string) *election.Election {
 	t.Helper()
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	testbed.NoError(t, err)
@@ -26,23 +26,21 @@ func Join(t testing.TB, id string, ttl time.Duration, b backend.Backend, names .
 		m.Close(ctx)
 	})
 	for _, name := range append(names, "jobs") {
-		e, err := m.Join(name)
+		_, err := m.Join(name)
 		testbed.NoError(t, err)
-		first = cmp.Or(first, e)
 	}
-	return first
+	return m.Election(append(names, "jobs")[0])
 }
 
 // LeadsAlone waits until next leads. At that instant before must not.
 func LeadsAlone(t testing.TB, next, before *election.Election) {
 	t.Helper()
-	tick, began := time.NewTicker(time.Millisecond), time.Now()
-	defer tick.Stop()
+	began := time.Now()
 	for !next.Leading() {
 		if time.Since(began) > patience {
 			t.Fatalf("it does not lead: %v", next.Current())
 		}
-		<-tick.C
+		<-time.After(time.Millisecond)
 	}
 	if before.Leading() {
 		t.Fatalf("two leaders, %v after the fault: %v", time.Since(began), before.Current())
@@ -101,11 +99,11 @@ func HandsOver(t testing.TB, a, b *election.Election, limit time.Duration, ready
 	}
 }
 
-// FollowsBesideOneLeader tells connections of a process something, which open makes it use, while another one
+// FollowsOneLeader tells connections of a process something, which open makes it use, while another one
 // leads. It must follow that one, and lead after it in a greater term: told by somebody, it must not elect by
 // another table.
-func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), open func() *election.Election) {
-	t.Helper()
+func FollowsOneLeader(tb testing.TB, old *election.Election, tell func(), open func() *election.Election) {
+	t := testrules.T{TB: tb}
 	led, err := old.Campaign(t.Context())
 	testbed.NoError(t, err)
 	tell()
@@ -120,16 +118,13 @@ func FollowsBesideOneLeader(t testing.TB, old *election.Election, tell func(), o
 		}
 		return nil
 	})
-	if !led.Leading() {
-		t.Errorf("the leadership has ended: %v", old.Current())
-	}
+	t.Want(led.Leading(), "the leadership has ended: %v", old.Current())
 
 	tell() // what was opened since, too
 	testbed.NoError(t, led.Resign(t.Context()))
 	Leads(t, newer)
-	if term := newer.Leadership().Term; term <= led.Term || term > led.Term+uint64(time.Hour/time.Microsecond) {
-		t.Errorf("the next term is %d, after %d", term, led.Term)
-	}
+	term, most := newer.Leadership().Term, led.Term+uint64(time.Hour/time.Microsecond)
+	t.Want(term > led.Term && term <= most, "the next term is %d, after %d", term, led.Term)
 }
 
 // CostsLittle lets a manager lead a thousand elections, and then another one follow it. spent counts the
@@ -182,7 +177,7 @@ func StepsDownFirst(t testing.TB, cut func(on bool), a *election.Election, other
 		for _, e := range others {
 			if now := e.Leadership(); now != nil {
 				if led.Leading() || now.Term <= led.Term {
-					t.Fatalf("the next leader is in term %d, and the one that is cut off leads in term %d: %v", now.Term, led.Term, led.Leading())
+					t.Fatalf("one leads in term %d, and the one that is cut off: %v", now.Term, a.Current())
 				}
 				return nil
 			}
@@ -192,8 +187,7 @@ func StepsDownFirst(t testing.TB, cut func(on bool), a *election.Election, other
 
 	cut(false)
 	testbed.Eventually(t, patience, "the one that was cut off knows who leads", func() error {
-		// The leader may have changed once more: servers that come back may choose another leader of their
-		// own.
+		// The leader may have changed once more: servers that come back may choose another one.
 		who, _, _ := a.Leader()
 		for _, e := range append(slices.Clone(others), a) {
 			if leader, _, known := e.Leader(); known && e.Leading() && leader == who {
@@ -210,8 +204,6 @@ func OneLeaderAtMost(t testing.TB, elections ...*election.Election) {
 	t.Cleanup(func() { <-stopped })
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
 		for {
 			var first *election.Election
 			for _, e := range elections {
@@ -227,7 +219,7 @@ func OneLeaderAtMost(t testing.TB, elections ...*election.Election) {
 			select {
 			case <-t.Context().Done(): // the test ends
 				return
-			case <-tick.C:
+			case <-time.After(time.Millisecond):
 			}
 		}
 	}()

@@ -14,8 +14,8 @@ type Road struct {
 	*testbed.Fleet
 	Theirs func(id string) *testbed.Member        // starts a member of the other program
 	Ours   func(id, stage string) *testbed.Member // starts a member of this module
-	Waits  func(*testbed.Member)                  // waits until a member of the other program waits behind others
-	Moved  func() (to string, err error)          // the store to which the election has moved, by the old store
+	Waits  func(*testbed.Member)                  // waits until a member of the other program queues
+	Moved  func() (to string, err error)          // where the election has moved, by the old store
 }
 
 // ThereAndBack moves the fleet. Members at stage "both" replace two of the other program,

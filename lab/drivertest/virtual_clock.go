@@ -46,19 +46,22 @@ type conn = interface {
 
 type virtualConn struct{ conn }
 
+type values = []driver.NamedValue
+
 func (c virtualConn) set(ctx context.Context) error {
-	_, err := c.conn.ExecContext(ctx, fmt.Sprintf("SET timestamp = %.6f", float64(time.Now().UnixMicro())/1e6), nil)
+	now := float64(time.Now().UnixMicro()) / 1e6
+	_, err := c.conn.ExecContext(ctx, fmt.Sprintf("SET timestamp = %.6f", now), nil)
 	return err
 }
 
-func (c virtualConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
+func (c virtualConn) ExecContext(ctx context.Context, q string, args values) (driver.Result, error) {
 	if err := c.set(ctx); err != nil {
 		return nil, err
 	}
 	return c.conn.ExecContext(ctx, q, args)
 }
 
-func (c virtualConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
+func (c virtualConn) QueryContext(ctx context.Context, q string, args values) (driver.Rows, error) {
 	if err := c.set(ctx); err != nil {
 		return nil, err
 	}
