@@ -9,9 +9,8 @@ import (
 // The package documentation has the rules that all methods share.
 // Methods are safe for concurrent use and return soon after ctx is done.
 type Backend interface {
-	// Acquire makes one attempt at the lease of each election bid on. It never waits for
-	// the holder to release a lease. The store grants a bid if the lease is unchanged since
-	// [Bid.Expected].
+	// Acquire makes one attempt at the lease of each election bid on. It never waits for the holder to
+	// release a lease. The store grants a bid if the lease is still [Bid.Expected].
 	//
 	// If the bidder's own nonce still holds the lease, since the answer to an earlier bid was lost, the
 	// store grants it in a new term even if it has changed since Bid.Expected, unless a failover may
@@ -57,17 +56,15 @@ type Backend interface {
 	// that request but still writes the others, and the error is [ErrStale].
 	Request(ctx context.Context, requests []Request) error
 
-	// List returns up to limit records of elections whose names are not less than from, in
-	// byte order of names.
+	// List returns up to limit records of elections with names not less than from, in byte order.
 	List(ctx context.Context, from string, limit int) ([]Record, error)
 
 	// Announce writes this process's member record: one small record, whatever the number
 	// of elections. The manager calls it once a TTL, and when its campaigns have changed.
 	Announce(ctx context.Context, m Member) error
 
-	// Members returns up to limit members whose nonces are not less than from, in byte
-	// order of nonces. It may leave out members that have not announced themselves for two
-	// of their TTLs.
+	// Members returns up to limit members with nonces not less than from, in byte order. It may leave out
+	// members that have not announced themselves for two of their TTLs.
 	Members(ctx context.Context, from string, limit int) ([]Member, error)
 
 	// Guarantees says what this store can promise. The value never changes, and the call
@@ -87,8 +84,7 @@ type Candidate struct {
 	Metadata string // free text, up to 4 KiB (see [CheckText])
 }
 
-// Guarantees is what a store can promise. The conformance suite checks each claim: a false
-// claim is a failure.
+// Guarantees is what a store can promise. The conformance suite fails for a false claim.
 type Guarantees struct {
 	Name string // of the backend, as it is registered
 

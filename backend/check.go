@@ -36,7 +36,8 @@ func check(what, s string, min, max int, multiline bool) error {
 	case len(s) < min:
 		return fmt.Errorf("%w: %s is empty", ErrInvalid, what)
 	case len(s) > max:
-		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed: %.40q…", ErrInvalid, what, len(s), max, s)
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed: %.40q…",
+			ErrInvalid, what, len(s), max, s)
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%w: %s is not valid UTF-8: %.80q", ErrInvalid, what, s)
 	}
@@ -49,21 +50,18 @@ func check(what, s string, min, max int, multiline bool) error {
 }
 
 // allowed reports whether a text may contain r. Control characters could forge log lines and terminal
-// output, and bidirectional controls make a text read differently from what it is (CWE-117,
-// CWE-150; unicode.org/reports/tr36). One-line text identifies, so it may contain no invisible
-// format character (Cf).
+// output, and bidirectional controls make a text read differently from what it is (CWE-117, CWE-150;
+// unicode.org/reports/tr36). One-line text identifies, so it has no invisible character.
 func allowed(r rune, multiline bool) bool {
 	switch {
 	case multiline && (r == '\n' || r == '\t' || r == '\r'):
 		return true
 	case unicode.IsControl(r):
 		return false
-	case r <= unicode.MaxASCII: // without the tables: a follower of thousands checks all of their text in each reading
+	case r <= unicode.MaxASCII: // without the tables: a follower checks much text in each reading
 		return true
-	case unicode.Is(unicode.Bidi_Control, r):
-		return false
-	case !multiline && (unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'):
-		return false
+	case multiline:
+		return !unicode.Is(unicode.Bidi_Control, r)
 	}
-	return true
+	return !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }

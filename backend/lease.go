@@ -15,8 +15,7 @@ type Lease struct {
 	// a lease that was not read. It has at most 600 bytes.
 	Version string
 
-	// TTL is the holder's TTL. Renew is the time between its renewals. Both are zero if the
-	// lease is vacant.
+	// TTL is the holder's TTL. Renew is the time between its renewals. Both are zero in a vacant lease.
 	TTL, Renew time.Duration
 
 	// Age is how long ago the lease was last written, by the store's clock. It is a hint for
@@ -44,8 +43,7 @@ type Lease struct {
 	MovedTo, MovedFrom string
 }
 
-// ExpiresInStore in [Lease.ObserveFor] says that observing does not help: the store frees the
-// lease by itself.
+// ExpiresInStore in [Lease.ObserveFor] says that observing does not help: the store frees it by itself.
 const ExpiresInStore time.Duration = -1
 
 // Vacant reports whether nobody holds the lease.
@@ -55,8 +53,8 @@ func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" 
 // observation goes on, and a store grants a bid that expects o. It ignores the holder and the
 // request, which Differs compares.
 func (l Lease) Unchanged(o Lease) bool {
-	return l.Election == o.Election && l.Term == o.Term && l.Version == o.Version && l.ObserveFor == o.ObserveFor &&
-		l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom
+	return l.Election == o.Election && l.Term == o.Term && l.Version == o.Version &&
+		l.ObserveFor == o.ObserveFor && l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom
 }
 
 // Differs reports whether Observe must return l to a caller that has seen the lease as seen:
@@ -79,8 +77,7 @@ func (l Lease) Held() Held {
 	return Held{l.Election, l.Holder, l.Term, l.TTL, l.Renew, l.End, l.Age, l.MovedTo, l.MovedFrom}
 }
 
-// Held is what Renew, Mark and Release need to know of a lease that this process was
-// granted.
+// Held is what Renew, Mark and Release need to know of a lease that was granted.
 type Held struct {
 	Election   string
 	Holder     Candidate
@@ -94,8 +91,7 @@ type Held struct {
 	MovedTo, MovedFrom string // for Mark alone
 }
 
-// ExpiredFor is how long ago the lease expired, counted from its holder's last renewal; 0 if it
-// has not expired.
+// ExpiredFor is how long ago the lease expired, counted from its holder's last renewal; 0: it has not.
 func (h Held) ExpiredFor() time.Duration { return max(0, h.Age-h.TTL) }
 
 // An End says how a leadership ended.
@@ -164,6 +160,6 @@ type RequestKind string
 
 const (
 	Nominate RequestKind = "nominate" // ID should lead next; nothing happens until that candidate accepts
-	Accept   RequestKind = "accept"   // the nominee is ready: the leader steps down in order, then only the nominee bids for one TTL
+	Accept   RequestKind = "accept"   // ready: the leader steps down, then only the nominee bids for a TTL
 	Depose   RequestKind = "depose"   // the store refuses the leader's next renewal
 )

@@ -10,28 +10,24 @@ import (
 // such as tables. A manager that campaigns calls Prepare before its first other call, and
 // after an error before the next one. A manager that only observes never calls it.
 type Preparer interface {
-	// Prepare makes what is missing, if the account may make it. If it may not, Prepare
-	// returns nil: the calls that follow say what an operator must do. An error is classed
-	// like any other.
+	// Prepare makes what is missing, if the account may make it. If it may not, Prepare returns nil: the
+	// calls that follow say what an operator must do. Errors are classed as elsewhere.
 	Prepare(ctx context.Context) error
 }
 
-// A Preflighter is a Backend whose store can say beforehand whether it would let this process
-// win leases. Package migration asks before a process that enters the second store takes a
-// lease of the first.
+// A Preflighter is a Backend whose store can say beforehand whether it would let this process win leases.
+// Package migration asks the second store before a process takes a lease of the first.
 type Preflighter interface {
 	// Preflight has the store check what grants of these bids need, by writes that cannot
-	// take effect: no lease, record or request changes. It may make what any bid makes, such
-	// as the parents of nodes or this process's session. Only Election, Candidate and TTL of
-	// a bid matter.
+	// take effect: no lease, record or request changes. It may make what any bid makes, such as the parents
+	// of nodes or this process's session. Only a bid's Election, Candidate and TTL matter.
 	//
 	// There is one error for each bid: nil if nothing but the lease itself stands in the
 	// way, or an error classed like those of Acquire. Rights may be revoked a moment later.
 	Preflight(ctx context.Context, bids []Bid) []error
 }
 
-// A Marker is a Backend whose store keeps the marks of a migration. Package backend/migration
-// calls Mark.
+// A Marker is a Backend whose store keeps the marks of a migration: see backend/migration.
 type Marker interface {
 	// Mark sets the marks of the leases to those of held (see [Lease]), and renews them as Renew
 	// does. On every store it changes the Version.
@@ -48,7 +44,7 @@ type Diagnostic struct {
 	What    string // such as "durability"
 	Text    string // for people; safe to print on a terminal
 	Warning bool   // an operator should read it
-	Fatal   bool   // until an operator mends it, no candidate with this configuration is elected; a warning, too
+	Fatal   bool   // nobody with this configuration is elected until it is mended; a warning, too
 }
 
 // String returns the diagnostic as one line, which says if it is a warning.

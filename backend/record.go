@@ -31,9 +31,9 @@ type Leadership struct {
 type Member struct {
 	Candidate
 	Stage     string        // migration stage, up to 32 bytes, or empty
-	Elections string        // what it announces, as [ElectionList] makes it: its priority, and the elections that it leads or campaigns for
+	Elections string        // its priority, and what it leads or campaigns for, as [ElectionList] makes it
 	TTL       time.Duration // how often it announces itself
-	Age       time.Duration // how long ago it last did, by the store's clock; set by Members. 0: the store itself knows that it is there
+	Age       time.Duration // how long ago it last did, by the store's clock; 0: the store sees that it lives
 }
 
 // Forgotten reports whether an operator retired the election and nobody has led it since. The

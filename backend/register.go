@@ -15,10 +15,10 @@ type Named struct {
 	Open func() (Backend, error)
 }
 
-var registry struct {
+var registry = struct {
 	sync.Mutex
 	openers map[string]func(decode func(into any) error) (Backend, error)
-}
+}{openers: map[string]func(func(any) error) (Backend, error){}}
 
 // Register makes a backend available by name, for programs that choose at run time. Backends call it from
 // init. It panics if the name is taken.
@@ -26,20 +26,16 @@ var registry struct {
 // section has the defaults of a struct of the backend's own. A copy of it is filled from the section of a
 // configuration, strictly: an unknown key or a wrong type is an error that names the key. Then open gets it.
 // The fields are strings, bool, integers, time.Duration, []string, map[string]string or Named. A key is the
-// yaml tag of the field, or else its name in lower case with underscores, such as max_ttl. The store need not
-// be reachable.
+// yaml tag of the field, or else its name in lower case with underscores (max_ttl). The store may be down.
 func Register[Section any, B Backend](name string, section Section, open func(Section) (B, error)) {
 	registry.Lock()
 	defer registry.Unlock()
 	if _, taken := registry.openers[name]; taken {
 		panic("backend: Register called twice for " + name)
 	}
-	if registry.openers == nil {
-		registry.openers = make(map[string]func(func(any) error) (Backend, error))
-	}
 	registry.openers[name] = func(decode func(any) error) (Backend, error) {
 		filled := section
-		if err := decode(&filled); err != nil { // a configuration is checked without opening what it describes
+		if err := decode(&filled); err != nil { // config may only check, and open nothing
 			return nil, err
 		}
 		return open(filled)
@@ -52,7 +48,7 @@ func Open(name string, decode func(into any) error) (Backend, error) {
 	open := registry.openers[name]
 	registry.Unlock()
 	if open == nil {
-		return nil, fmt.Errorf("%w: no backend is called %q; this program has: %s (import the backend's package, or backend/all)",
+		return nil, fmt.Errorf("%w: no backend is called %q; import its package or backend/all; known: %s",
 			ErrInvalid, name, strings.Join(Names(), ", "))
 	}
 	if decode == nil {
