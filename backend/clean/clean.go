@@ -42,7 +42,8 @@ func Lease(l backend.Lease) backend.Lease {
 	l.Request.Kind = backend.RequestKind(Text(string(l.Request.Kind), 16, false))
 	l.Request.ID = Text(l.Request.ID, backend.MaxID, false)
 	l.Request.Nonce = Nonce(l.Request.Nonce)
-	l.MovedTo, l.MovedFrom = Text(l.MovedTo, backend.MaxMark, false), Text(l.MovedFrom, backend.MaxMark, false)
+	l.MovedTo = Text(l.MovedTo, backend.MaxMark, false)
+	l.MovedFrom = Text(l.MovedFrom, backend.MaxMark, false)
 	l.TTL = min(max(l.TTL, 0), longest)
 	l.Renew = min(max(l.Renew, 0), longest)
 	l.Age = min(max(l.Age, 0), longest)
@@ -79,34 +80,30 @@ func Record(r backend.Record) backend.Record {
 // Member is [Lease] for a member, read or to be written.
 func Member(m backend.Member) backend.Member {
 	m.Candidate = Candidate(m.Candidate)
-	m.Stage, m.Elections = Text(m.Stage, backend.MaxStage, false), Text(m.Elections, backend.MaxElections, true)
+	m.Stage = Text(m.Stage, backend.MaxStage, false)
+	m.Elections = Text(m.Elections, backend.MaxElections, true)
 	m.TTL, m.Age = min(max(m.TTL, 0), longest), min(max(m.Age, 0), longest)
 	return m
 }
 
-// Leadership is [Lease] for a past leadership.
-func Leadership(r backend.Leadership) backend.Leadership {
-	r.ID, r.End = Text(r.ID, backend.MaxID, false), backend.End(Text(string(r.End), 16, false))
-	r.From, r.To = Time(r.From), Time(r.To)
-	return r
-}
-
-// History is [Lease] for the history of a record: a copy of its first
-// [backend.MaxHistory] leaderships.
+// History is [Lease] for a history: a copy of its first [backend.MaxHistory] leaderships.
 func History(history []backend.Leadership) []backend.Leadership {
 	clean := slices.Clone(history[:min(len(history), backend.MaxHistory)])
-	for i, r := range clean {
-		clean[i] = Leadership(r)
+	for i := range clean {
+		r := &clean[i]
+		r.ID, r.End = Text(r.ID, backend.MaxID, false), backend.End(Text(string(r.End), 16, false))
+		r.From, r.To = Time(r.From), Time(r.To)
 	}
 	return clean
 }
 
 // Remember returns the history with a leadership that has ended, the newest, as [History]
-// would leave it: l ended now, by the store's clock, or lapsed ago if its lease expired before
-// this is recorded. lapsed is 0 if the lease did not expire or the store does not know. No
-// leadership ends before it began, even if the clock was set back. The history that is passed
-// in stays as it is.
-func Remember(history []backend.Leadership, l backend.Leadership, how backend.End, now time.Time, lapsed time.Duration) []backend.Leadership {
+// would leave it: l ended now, by the store's clock, or lapsed ago if its lease expired before this is
+// recorded. lapsed is 0 if it did not, or if the store does not know. No leadership ends before it began,
+// even if the clock was set back.
+func Remember(
+	history []backend.Leadership, l backend.Leadership, how backend.End, now time.Time, lapsed time.Duration,
+) []backend.Leadership {
 	l.End, l.To = how, now.Add(-lapsed)
 	if l.To.Before(l.From) {
 		l.To = l.From
@@ -124,8 +121,7 @@ func Time(t time.Time) time.Time {
 	return t
 }
 
-// Where returns the location of b's store, safe to print on a terminal, or "" if b is not
-// [backend.Located].
+// Where returns the location of b's store, safe to print, or "" if it has none.
 func Where(b backend.Backend) string {
 	if l, ok := b.(backend.Located); ok {
 		return Text(l.Location(), 255, false)
@@ -150,5 +146,6 @@ func Location(within string, addresses ...string) string {
 // Diagnosticf returns a diagnostic with a text formatted by [fmt.Sprintf], made safe to print
 // and cut to 1,000 bytes, since parts of it may come from a server.
 func Diagnosticf(warning bool, what, format string, args ...any) backend.Diagnostic {
-	return backend.Diagnostic{What: what, Text: Text(fmt.Sprintf(format, args...), 1000, true), Warning: warning}
+	text := Text(fmt.Sprintf(format, args...), 1000, true)
+	return backend.Diagnostic{What: what, Text: text, Warning: warning}
 }

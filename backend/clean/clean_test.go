@@ -103,13 +103,13 @@ func FuzzLeadership(f *testing.F) {
 		if json.Unmarshal(text, &r) != nil {
 			return
 		}
-		c := clean.Leadership(r)
+		c := clean.History([]backend.Leadership{r})[0]
 		again, err := json.Marshal(c)
 		if err != nil {
 			t.Fatalf("%+v cannot be written: %v", c, err)
 		}
 		var back backend.Leadership
-		if err := json.Unmarshal(again, &back); err != nil || clean.Leadership(back) != c {
+		if err := json.Unmarshal(again, &back); err != nil || clean.History([]backend.Leadership{back})[0] != c {
 			t.Errorf("%+v comes back as %+v, %v", c, back, err)
 		}
 		if backend.CheckText("id", c.ID, backend.MaxID, false) != nil || backend.CheckText("end", string(c.End), 16, false) != nil {
@@ -128,7 +128,7 @@ func TestTimesFromAStoreCanBeWrittenAgain(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &read); err != nil {
 			continue
 		}
-		r := clean.Leadership(backend.Leadership{From: read, To: read})
+		r := clean.History([]backend.Leadership{{From: read, To: read}})[0]
 		if _, err := json.Marshal(r); err != nil {
 			t.Errorf("%s was read, and cannot be written: %v", text, err)
 		}

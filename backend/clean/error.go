@@ -10,8 +10,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// inOneLine returns err with its text in one line: a client library may have put each address that it tried
-// into one of its own.
+// inOneLine returns err with its text in one line: libraries put each address that they tried into its own.
 func inOneLine(err error) error {
 	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
 	if text == err.Error() {
@@ -23,8 +22,7 @@ func inOneLine(err error) error {
 // Secrets returns err with *** in place of these secrets, which a server or a client library may have put
 // into its text. It leaves alone secrets of less than four bytes, which are words of many texts. The text is
 // one line, too. If a secret was there, the new error has the class of err, and matches those errors of
-// packages backend and context that err matches. It drops the rest of err's chain, which could print a
-// secret.
+// packages backend and context that err matches. It drops err's chain, which could print a secret.
 func Secrets(err error, secrets ...string) error {
 	err = inOneLine(err)
 	text := err.Error()
@@ -37,7 +35,10 @@ func Secrets(err error, secrets ...string) error {
 		return err
 	}
 	e := redacted{text: text}
-	for _, kind := range []error{backend.ErrStale, backend.ErrClosed, backend.ErrInvalid, backend.ErrDenied, backend.ErrUnavailable, context.Canceled, context.DeadlineExceeded} {
+	for _, kind := range []error{
+		backend.ErrStale, backend.ErrClosed, backend.ErrInvalid, backend.ErrDenied, backend.ErrUnavailable,
+		context.Canceled, context.DeadlineExceeded,
+	} {
 		if errors.Is(err, kind) {
 			e.kinds = append(e.kinds, kind)
 		}
@@ -57,7 +58,8 @@ func FileError(err error) error {
 
 func looksLikePath(path string) bool {
 	begins := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../")
-	return begins && len(path) < 1024 && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '@' || r == ':' })
+	odd := func(r rune) bool { return r < ' ' || r == '@' || r == ':' }
+	return begins && len(path) < 1024 && !strings.ContainsFunc(path, odd)
 }
 
 type redacted struct {

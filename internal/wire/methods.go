@@ -20,20 +20,20 @@ func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer
 
 // Mark implements [backend.Marker]. For a Backend that does not, it returns ErrInvalid.
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return batch(w, ctx, "Mark", held, ofHeld, func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	mark := func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 		m, ok := w.Inner.(backend.Marker)
 		if !ok {
 			return nil, fmt.Errorf("wire: mark: %w: the store keeps no marks", backend.ErrInvalid)
 		}
 		return m.Mark(ctx, held)
-	})
+	}
+	return batch(w, ctx, "Mark", held, ofHeld, mark)
 }
 
 func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 	// The backend resolves term 0 during the call: it finds the lease that its nonce
-	// holds and then releases exactly that one. Only the second step can arrive late, and
-	// it names a term. Delivering the whole call later would end a later grant, which no
-	// correct backend does.
+	// holds and then releases exactly that one. Only the second step can arrive late, and it names a term.
+	// The whole call, delivered later, would end a later grant.
 	caller := ctx
 	return batchError(w, ctx, "Release", held, ofHeld, func(ctx context.Context, held []backend.Held) error {
 		zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
@@ -74,15 +74,15 @@ func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.M
 	})
 }
 
-// Preflight implements [backend.Preflighter]. For a Backend that does not, it returns no
-// errors.
+// Preflight implements [backend.Preflighter]. Another Backend has no errors.
 func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	errs, err := batch(w, ctx, "Preflight", bids, ofBid, func(ctx context.Context, bids []backend.Bid) ([]error, error) {
+	preflight := func(ctx context.Context, bids []backend.Bid) ([]error, error) {
 		if p, ok := w.Inner.(backend.Preflighter); ok {
 			return p.Preflight(ctx, bids), nil
 		}
 		return make([]error, len(bids)), nil
-	})
+	}
+	errs, err := batch(w, ctx, "Preflight", bids, ofBid, preflight)
 	if err != nil {
 		errs = slices.Repeat([]error{err}, len(bids))
 	}
@@ -144,9 +144,8 @@ func batchError[T any](
 	w *Wire, ctx context.Context, method string, items []T,
 	of func(T) (election string, term uint64), do func(context.Context, []T) error,
 ) error {
-	_, err := batch(w, ctx, method, items, of, func(ctx context.Context, items []T) (none struct{}, err error) {
-		return none, do(ctx, items)
-	})
+	call := func(ctx context.Context, items []T) (none struct{}, err error) { return none, do(ctx, items) }
+	_, err := batch(w, ctx, method, items, of, call)
 	return err
 }
 

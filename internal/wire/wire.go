@@ -12,12 +12,14 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Wrap puts a wire before a backend. The wire records every call, and can lose, delay,
-// repeat or spoil it. It works with every backend and in virtual time. At first it passes
+// Wrap puts a wire before a backend. It works with every backend and in virtual time. At first it passes
 // every call.
 func Wrap(b backend.Backend) *Wire {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Wire{Inner: b, Began: time.Now(), ctx: ctx, cancel: cancel, Closed: make(chan struct{}), counts: map[string]int{}}
+	return &Wire{
+		Inner: b, Began: time.Now(), ctx: ctx, cancel: cancel,
+		Closed: make(chan struct{}), counts: map[string]int{},
+	}
 }
 
 // A Wire is a [backend.Backend] that passes calls to another one; see [Wrap].
@@ -37,8 +39,7 @@ type Wire struct {
 	counts map[string]int // calls, by method
 }
 
-// A Call is one call of a Backend, as the wire saw it. Times count from the creation of
-// the wire.
+// A Call is one call of a Backend, as the wire saw it. Times count from Wire.Began.
 type Call struct {
 	Method    string   // "Acquire", "Renew", …
 	Elections []string // the elections of the batch, in order
@@ -70,7 +71,7 @@ type Fate struct {
 	AnswerLost bool          // the store handles the request; the call hangs until its context ends
 	Again      time.Duration // if positive, the request arrives a second time, this long after the first
 	Err        error         // the call fails at once and the request never arrives
-	Spoil      []string      // the items of these elections come back without an outcome, though the store has handled them
+	Spoil      []string      // these elections come back without an outcome; the store has handled them
 }
 
 // Decide makes the wire call f for the Fate of every call. A nil f passes every call. The
@@ -89,16 +90,14 @@ func (w *Wire) Cut(on bool) {
 	w.decide, w.cut = nil, on
 }
 
-// Notify makes the wire call f at the end of every call, before the caller gets its
-// answer.
+// Notify makes the wire call f at the end of each call, before its answer.
 func (w *Wire) Notify(f func(Call)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notify = f
 }
 
-// Count returns how many calls of these methods have begun, or of all methods if none is
-// given.
+// Count returns how many calls of these methods have begun; none: of all.
 func (w *Wire) Count(methods ...string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,7 +163,9 @@ type result[R any] struct {
 }
 
 // deliver carries a request and its answer according to f.
-func deliver[R any](w *Wire, ctx context.Context, f Fate, do func(context.Context) (R, error)) (none R, err error) {
+func deliver[R any](
+	w *Wire, ctx context.Context, f Fate, do func(context.Context) (R, error),
+) (none R, err error) {
 	switch {
 	case f.Err != nil:
 		return none, f.Err
