@@ -30,7 +30,7 @@ import (
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
 	mu      sync.Mutex
-	created time.Time                        // in the maps, Age is the time of the last write, counted from created
+	created time.Time                        // from which Age counts, in the maps, up to the last write
 	records map[string]backend.Record        // by election
 	members map[backend.Nonce]backend.Member // by nonce
 	changed chan struct{}                    // closed by the next change of a record
@@ -38,7 +38,10 @@ type Store struct {
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{created: time.Now(), records: map[string]backend.Record{}, members: map[backend.Nonce]backend.Member{}, changed: make(chan struct{})}
+	return &Store{
+		created: time.Now(), records: map[string]backend.Record{},
+		members: map[backend.Nonce]backend.Member{}, changed: make(chan struct{}),
+	}
 }
 
 // Backend returns a new client of the store, for one manager.
@@ -50,13 +53,12 @@ type client struct {
 	owner single.Owner
 }
 
-// each runs do for every item of one call, under the store's mutex. verb names the call in
-// errors. nonce is the candidate's, or empty for a call that has none.
-func each[T any](ctx context.Context, c *client, verb string, nonce backend.Nonce, items iter.Seq[T], do func(T)) error {
+// each runs do for every item of a call, under the store's mutex. nonce is the candidate's; "": it has none.
+func each[T any](ctx context.Context, c *client, nonce backend.Nonce, items iter.Seq[T], do func(T)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.owner.Enter(ctx, nonce); err != nil {
-		return fmt.Errorf("memory: %s: %w", verb, err)
+		return fmt.Errorf("memory: %w", err)
 	}
 	for item := range items {
 		do(item)
@@ -76,11 +78,11 @@ func (c *client) read(election string) backend.Record {
 	return r
 }
 
-// write stores the record with a fresh Version and returns its lease.
-func (c *client) write(r backend.Record) backend.Lease {
+// write stores the record with a fresh Version, and returns the answer to its holder.
+func (c *client) write(r backend.Record) backend.Answer {
 	r.Version, r.Age = strconv.FormatUint(rand.Uint64(), 36), time.Since(c.created)
 	c.put(r)
-	return c.read(r.Election).Lease
+	return backend.Answer{Lease: c.read(r.Election).Lease, Outcome: backend.Granted, ValidFor: r.TTL}
 }
 
 // put stores the record as it is, and wakes all listeners.
@@ -94,7 +96,7 @@ func (c *client) put(r backend.Record) {
 // already holds it. In both cases the grant has a new term. It refuses a bid that does not
 // expect the seal (MovedTo).
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
-	err = each(ctx, c, "acquire", bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
+	err = each(ctx, c, bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
 		r := c.read(b.Election)
 		term, err := backend.NextTerm(r.Term, false, b.MinTerm, time.Now())
 		own := r.Holder.Nonce == b.Candidate.Nonce
@@ -102,29 +104,31 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 		case !own && !r.Unchanged(b.Expected), r.MovedTo != b.Expected.MovedTo:
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
 		case err != nil:
-			answers = append(answers, backend.Answer{Err: fmt.Errorf("memory: acquire %q: %w", b.Election, err)})
+			answers = append(answers, backend.Answer{Err: fmt.Errorf("memory: %q: %w", b.Election, err)})
 		default:
 			endLeadership(&r, backend.Failed)
 			r.Holder, r.Term, r.TTL, r.Renew = clean.Candidate(b.Candidate), term, b.TTL, b.Renew
 			r.Request, r.Elected = backend.Request{}, time.Now().UTC().Truncate(time.Microsecond)
-			answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: b.TTL})
+			answers = append(answers, c.write(r))
 		}
 	})
 	return answers, err
 }
 
 func (c *client) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return c.renew(ctx, "renew", held, false)
+	return c.renew(ctx, held, false)
 }
 
 func (c *client) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return c.renew(ctx, "mark", held, true)
+	return c.renew(ctx, held, true)
 }
 
 // renew extends leases that are still held in the same term. With mark it also
 // writes the marks of a migration.
-func (c *client) renew(ctx context.Context, verb string, held []backend.Held, mark bool) (answers []backend.Answer, err error) {
-	err = each(ctx, c, verb, held[0].Holder.Nonce, slices.Values(held), func(h backend.Held) {
+func (c *client) renew(
+	ctx context.Context, held []backend.Held, mark bool,
+) (answers []backend.Answer, err error) {
+	err = each(ctx, c, held[0].Holder.Nonce, slices.Values(held), func(h backend.Held) {
 		r := c.read(h.Election)
 		if r.Holder.Nonce != h.Holder.Nonce || r.Term != h.Term || r.Request.Kind == backend.Depose {
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
@@ -133,7 +137,7 @@ func (c *client) renew(ctx context.Context, verb string, held []backend.Held, ma
 		if mark {
 			r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 		}
-		answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: r.TTL})
+		answers = append(answers, c.write(r))
 	})
 	return answers, err
 }
@@ -141,7 +145,7 @@ func (c *client) renew(ctx context.Context, verb string, held []backend.Held, ma
 // Release ends the leases that this client holds in the given term, or in any term
 // if that is 0. It leaves all others alone.
 func (c *client) Release(ctx context.Context, held []backend.Held) error {
-	return each(ctx, c, "release", "", slices.Values(held), func(h backend.Held) {
+	return each(ctx, c, "", slices.Values(held), func(h backend.Held) {
 		r := c.read(h.Election)
 		if !r.Vacant() && r.Holder.Nonce == c.owner.Nonce() && (h.Term == 0 || h.Term == r.Term) {
 			endLeadership(&r, h.End)
@@ -150,20 +154,20 @@ func (c *client) Release(ctx context.Context, held []backend.Held) error {
 	})
 }
 
-// endLeadership ends the present leadership, if there is one: the lease becomes vacant, and the
-// record says who held it last and how that ended. The term stays, and so do a request and the
-// marks of a migration.
+// endLeadership ends the present leadership, if there is one: the lease becomes vacant, and the record says
+// who held it last and how that ended. Term, request and marks stay.
 func endLeadership(r *backend.Record, how backend.End) {
 	if r.Vacant() {
 		return
 	}
-	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}, how, time.Now(), r.ExpiredFor())
+	last := backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}
+	r.History = clean.Remember(r.History, last, how, time.Now(), r.ExpiredFor())
 	r.End, r.LastID = how, r.Holder.ID
 	r.Holder, r.TTL, r.Renew, r.ObserveFor, r.Elected = backend.Candidate{}, 0, 0, 0, time.Time{}
 }
 
 func (c *client) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	err = each(ctx, c, "observe", "", slices.Values(seen), func(l backend.Lease) {
+	err = each(ctx, c, "", slices.Values(seen), func(l backend.Lease) {
 		if r := c.read(l.Election); l.Version == "" || r.Differs(l) {
 			changed = append(changed, r.Lease)
 		}
@@ -179,12 +183,8 @@ func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
 		changed := c.changed
 		c.mu.Unlock()
 
-		news, err := c.Observe(ctx, seen)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil || len(news) > 0:
-			return err
+		if news, err := c.Observe(ctx, seen); err != nil || len(news) > 0 {
+			return cmp.Or(ctx.Err(), err)
 		}
 
 		select {
@@ -199,10 +199,10 @@ func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
 // request must not look like a renewal: Version and Age stay.
 func (c *client) Request(ctx context.Context, requests []backend.Request) error {
 	var stale error
-	err := each(ctx, c, "request", "", slices.Values(requests), func(q backend.Request) {
+	err := each(ctx, c, "", slices.Values(requests), func(q backend.Request) {
 		r := c.records[q.Election]
 		if q.Term == 0 || q.Term != r.Term {
-			stale = fmt.Errorf("memory: request: election %q has term %d, not %d: %w", q.Election, r.Term, q.Term, backend.ErrStale)
+			stale = fmt.Errorf("memory: %q is in term %d: %w", q.Election, r.Term, backend.ErrStale)
 			return
 		}
 		if r.Request = q; q.Kind == "" { // the empty kind withdraws a request
@@ -214,22 +214,22 @@ func (c *client) Request(ctx context.Context, requests []backend.Request) error 
 }
 
 func (c *client) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
-	err = each(ctx, c, "list", "", maps.Keys(c.records), func(election string) { list = append(list, c.read(election)) })
+	err = each(ctx, c, "", maps.Keys(c.records), func(name string) { list = append(list, c.read(name)) })
 	return page.Cut(list, from, limit, func(r backend.Record) string { return r.Election }), err
 }
 
-// Announce stores the member and deletes members that have not announced themselves
-// for two TTLs.
+// Announce stores the member, and deletes those that have not announced themselves for two TTLs.
 func (c *client) Announce(ctx context.Context, m backend.Member) error {
 	m.Age = time.Since(c.created)
-	return each(ctx, c, "announce", m.Nonce, slices.Values([]backend.Member{m}), func(m backend.Member) {
-		maps.DeleteFunc(c.members, func(_ backend.Nonce, o backend.Member) bool { return m.Age-o.Age > 2*o.TTL })
+	gone := func(_ backend.Nonce, o backend.Member) bool { return m.Age-o.Age > 2*o.TTL }
+	return each(ctx, c, m.Nonce, slices.Values([]backend.Member{m}), func(m backend.Member) {
+		maps.DeleteFunc(c.members, gone)
 		c.members[m.Nonce] = m
 	})
 }
 
 func (c *client) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
-	err = each(ctx, c, "members", "", maps.Values(c.members), func(m backend.Member) {
+	err = each(ctx, c, "", maps.Values(c.members), func(m backend.Member) {
 		if m.Age = time.Since(c.created) - m.Age; m.Age <= 2*m.TTL {
 			list = append(list, m)
 		}
@@ -238,8 +238,8 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 }
 
 func (c *client) Guarantees() backend.Guarantees {
-	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true,
-		Exclusive: true, DurableTerms: true}
+	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers,
+		Push: true, Exclusive: true, DurableTerms: true}
 }
 
 func (c *client) Close() error {
@@ -248,6 +248,6 @@ func (c *client) Close() error {
 }
 
 func init() {
-	shared := New() // opened by name, all managers of the process get this store, so that they meet
-	backend.Register("memory", struct{}{}, func(struct{}) (backend.Backend, error) { return shared.Backend(), nil })
+	s := New() // opened by name, all managers of the process get this store, so that they meet
+	backend.Register("memory", struct{}{}, func(struct{}) (*client, error) { return &client{Store: s}, nil })
 }
