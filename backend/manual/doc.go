@@ -4,8 +4,7 @@
 //	m, err := election.New(store, election.Options{ID: "node-1"})
 //
 // A candidate is granted a lease only if the configuration names it, and loses the lease at its next renewal
-// once it is no longer named. All else works as on every store. To turn elections on later, change the
-// backend.
+// once it is no longer named. All else works as on every store. For elections, change the backend.
 //
 // The leaders are named by [Options], or by a JSON file that an operator edits while the processes run:
 //

@@ -43,20 +43,20 @@ func (b *Backend) Guarantees() backend.Guarantees {
 }
 
 // read returns the assignment, and the leases of n elections as the inner store has them.
-func (b *Backend) read(ctx context.Context, n int, name func(i int) string) (a assignment, inner []backend.Lease, err error) {
-	if a, err = b.assignment(); err != nil {
+func (b *Backend) read(ctx context.Context, n int, of func(int) string) (assignment, []backend.Lease, error) {
+	a, err := b.assignment()
+	if err != nil {
 		return a, nil, err
 	}
 	unread := make([]backend.Lease, n)
 	for i := range unread {
-		unread[i].Election = name(i)
+		unread[i].Election = of(i)
 	}
-	inner, err = b.Backend.Observe(ctx, unread) // it returns each of which it gets only the name
+	inner, err := b.Backend.Observe(ctx, unread) // it returns each of which it gets only the name
 	return a, inner, err
 }
 
-// lease turns a lease of the inner store into the one that this process must go by. named reports whether
-// this process may lead.
+// lease turns an inner lease into the one that this process must go by. named: this process may lead.
 func (b *Backend) lease(l backend.Lease, a assignment) (now backend.Lease, named bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,8 +103,8 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		case !named || !mine:
 			bid.Expected.Version = ""
 		}
-		if mine && !named {
-			b.Release(ctx, []backend.Held{{Election: l.Election, Holder: l.Holder, End: backend.Failed}}) // or else at the next bid
+		if mine && !named { // if this fails, the next bid does it
+			b.Release(ctx, []backend.Held{{Election: l.Election, Holder: l.Holder, End: backend.Failed}})
 		}
 	}
 	answers, err := b.Backend.Acquire(ctx, bids)
@@ -115,17 +115,17 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		}
 	}
 	b.mu.Unlock()
-	b.translate(answers, a)
-	return answers, err
+	return b.translate(answers, a), err
 }
 
 // translate turns answers of the inner store into those that this process must go by.
-func (b *Backend) translate(answers []backend.Answer, a assignment) {
+func (b *Backend) translate(answers []backend.Answer, a assignment) []backend.Answer {
 	for i := range answers {
 		if answers[i].Outcome != backend.Unknown {
 			answers[i].Lease, _ = b.lease(answers[i].Lease, a)
 		}
 	}
+	return answers
 }
 
 // Renew extends leases if their holder is still named. It reads the file again. A lease of another holder is
@@ -144,11 +144,10 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	answers, err := b.Backend.Renew(ctx, held)
 	for i := range answers {
 		if held[i].Term == neverTerm {
-			answers[i].Err = fmt.Errorf("manual: renew %q: version %d of the configuration names %q", held[i].Election, a.Version, a.named(held[i].Election))
+			answers[i].Err = fmt.Errorf("manual: version %d names %q", a.Version, a.named(held[i].Election))
 		}
 	}
-	b.translate(answers, a)
-	return answers, err
+	return b.translate(answers, a), err
 }
 
 const neverTerm = 1<<63 - 1
@@ -179,14 +178,17 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 }
 
 // Inspect implements [backend.Inspector]: it says who is named and where, and explains the directory.
-func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
 	a, err := b.assignment()
 	if err != nil {
 		return nil, err
 	}
+	var list []backend.Diagnostic
 	if dir, ok := b.Backend.(backend.Inspector); ok && b.inDir {
 		list, err = dir.Inspect(ctx, ttl, renew)
 	}
 	by := cmp.Or(b.file, "the configuration of this process")
-	return append(list, clean.Diagnosticf(false, "named", "%q, by %s, version %d; elections with a leader of their own: %d", a.Leader, by, a.Version, len(a.Elections))), err
+	named := clean.Diagnosticf(false, "named", "%q, by %s, version %d; with a leader of their own: %d",
+		a.Leader, by, a.Version, len(a.Elections))
+	return append(list, named), err
 }

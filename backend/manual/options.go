@@ -30,37 +30,36 @@ type Options struct {
 	// Leaders names other leaders, by election. An empty id: nobody leads it. It is copied.
 	Leaders map[string]string `yaml:"leaders" json:"leaders"`
 
-	// File is the absolute path of a file that says the same, without Self. It need not exist yet. Every call
-	// reads it.
+	// File is the absolute path of a file that says the same, without Self. Each call reads it.
 	File string `yaml:"file" json:"file"`
 
-	// Dir, if set, is a directory as in file.Options that keeps the leaderships. Then two processes never
-	// lead.
+	// Dir, if set, is a directory as in file.Options that keeps the leaderships. Then two never lead.
 	Dir string `yaml:"dir" json:"dir"`
 
 	// MaxTTL is the greatest TTL, from 50 ms to 1 h, the same for all members. With File and without Dir a
 	// newly named process waits for so long before it leads. Default: 15 s.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// Store, if set, keeps the leaderships, for several managers in this process. Without effect if Dir is
-	// set.
+	// Store, if set, keeps the leaderships, for several managers in this process; if Dir is not set.
 	Store *memory.Store `yaml:"-" json:"-"`
 }
 
 func init() { backend.Register(Name, Options{}, Open) }
 
-// Open checks o and returns a Backend. It does not read the file. All errors are ErrInvalid, except those of
-// package backend/file about Dir.
+// Open checks o. It does not read the file. All errors are ErrInvalid, except those about Dir.
 func Open(o Options) (*Backend, error) {
 	o.MaxTTL = cmp.Or(o.MaxTTL, 15*time.Second)
-	named := o.Leader != "" || len(o.Leaders) > 0
+	named, problem := o.Leader != "" || len(o.Leaders) > 0, ""
 	switch {
 	case named == (o.File != ""):
-		return nil, fmt.Errorf("manual: %w: set either leader (an id, or self) and leaders, or file", backend.ErrInvalid)
+		problem = "set either leader (an id, or self) and leaders, or file"
 	case o.File != "" && !filepath.IsAbs(o.File):
-		return nil, fmt.Errorf("manual: %w: the file is %q, a relative path: processes started in different places would each read another; give an absolute one", backend.ErrInvalid, o.File)
+		problem = fmt.Sprintf("the file is %q, a relative path: each process may read another", o.File)
 	case o.MaxTTL < 50*time.Millisecond || o.MaxTTL > time.Hour:
-		return nil, fmt.Errorf("manual: %w: the greatest TTL is %v; it must be from 50ms to 1h", backend.ErrInvalid, o.MaxTTL)
+		problem = fmt.Sprintf("the greatest TTL is %v; it must be from 50ms to 1h", o.MaxTTL)
+	}
+	if problem != "" {
+		return nil, fmt.Errorf("manual: %w: %s", backend.ErrInvalid, problem)
 	}
 
 	b := &Backend{file: o.File, maxTTL: o.MaxTTL, led: map[string]uint64{}}
@@ -125,10 +124,8 @@ func (b *Backend) assignment() (assignment, error) {
 		return b.current, nil
 	}
 	text, err := os.ReadFile(b.file)
-	var a assignment
-	if err == nil {
-		a, err = parse(text)
-	}
+	a, parseErr := parse(text)
+	err = cmp.Or(err, parseErr)
 
 	old := b.current
 	same := a.Leader == old.Leader && maps.Equal(a.Elections, old.Elections)
@@ -136,12 +133,13 @@ func (b *Backend) assignment() (assignment, error) {
 	case err != nil:
 		err = fmt.Errorf("%v; nobody is granted anything, and the leader stops at its deadline", err)
 	case a.Version < old.Version || a.Version == old.Version && !same:
-		err = fmt.Errorf("it was changed, has version %d and had version %d before: the version must grow with each change, and the file be replaced in one step (mv)", a.Version, old.Version)
+		err = fmt.Errorf("it was changed, has version %d and had version %d: the version must grow with "+
+			"each change, and the file be replaced in one step (mv)", a.Version, old.Version)
 	default:
 		b.current = a
 		return a, nil
 	}
-	return a, fmt.Errorf("manual: %w: %s: %v", backend.ErrDenied, b.file, err) // not ErrInvalid: an operator can mend it
+	return a, fmt.Errorf("manual: %w: %s: %v", backend.ErrDenied, b.file, err) // an operator can mend it
 }
 
 func parse(text []byte) (a assignment, err error) {
