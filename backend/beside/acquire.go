@@ -62,12 +62,13 @@ func (b *Backend) wait(ctx context.Context, pairs []pair, bids []backend.Bid) er
 }
 
 // judge refuses bids that cannot succeed before the inner lease is changed, which other members observe. It
-// returns those that are made, and leftovers: those that are not, after an earlier one whose lease must be
-// given back.
+// returns those that are made, and leftovers: those that are not, and whose lease is given back.
 func (b *Backend) judge(attempts []*attempt) (passed, leftovers []*attempt) {
 	for _, t := range attempts {
 		p, now, bid := &t.pair, t.pair.lease(), t.bid
 		leftover := !p.inner.Vacant() && p.inner.Holder.Nonce == bid.Candidate.Nonce
+		// Also if it has changed: if this call comes late, the process may lead by it.
+		anew := leftover && now.ObserveFor == 0 && now.MovedTo == bid.Expected.MovedTo
 
 		switch {
 		case p.state.Err != nil:
@@ -78,9 +79,7 @@ func (b *Backend) judge(attempts []*attempt) (passed, leftovers []*attempt) {
 			*t.answer = backend.Answer{Lease: now, Outcome: backend.Refused, Err: fmt.Errorf(
 				"%s: acquire %q: %w: the lock can be relied on for %v, which is less than a TTL",
 				b.name, bid.Election, backend.ErrUnavailable, p.state.Most)}
-		// A leftover that has changed is granted anew, and not released: if this call comes late, the process
-		// may lead by it.
-		case now.Unchanged(bid.Expected), leftover && now.ObserveFor == 0 && now.MovedTo == bid.Expected.MovedTo:
+		case anew, now.Unchanged(bid.Expected):
 			passed = append(passed, t)
 		case leftover: // it must not be granted anew
 			leftovers = append(leftovers, t)
@@ -143,7 +142,7 @@ func (b *Backend) take(ctx context.Context, attempts []*attempt) error {
 		case backend.Refused:
 			t.answer.Err = r.Err
 			back = append(back, t)
-		default: // Whether the lock is ours is not known. The manager releases what has no outcome: lock and lease.
+		default: // the lock may be ours: the manager releases what has no outcome, lock and lease
 			*t.answer = backend.Answer{Err: r.Err}
 		}
 	}

@@ -29,9 +29,8 @@
 // Releasing goes the other way: the lock first, then the inner lease. The inner lease tells the
 // followers, and when it does both halves are free, so that the next one can lead at once.
 // Neither order makes two leaders, since a manager releases only after its leader has stopped. But with
-// the other order a follower bids while the lock is being given back: it changes under its hands, and the
-// bid is refused. And other programs would be starved: the lock would pass from member to member without
-// ever being free.
+// the other order a follower bids while the lock is being given back: it changes under its hands, and the bid
+// is refused. And other programs would starve: the lock would pass from member to member, and never be free.
 //
 // # If a process ends in between
 //
@@ -55,6 +54,5 @@
 // lock, which no other program can break by its own rule. The seal is written before the mark and
 // removed after it: where there is a mark there is a seal.
 //
-// Nothing here makes other programs better: one that stops renewing without knowing may go on believing that
-// it leads.
+// Nothing here makes other programs better: one that stops renewing unawares may still believe that it leads.
 package beside

@@ -6,8 +6,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. It renews the leases, then the locks. A renewal counts for the lesser
-// time of the two.
+// Renew implements [backend.Backend]. It renews the leases, then the locks. The lesser time of the two
+// counts.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.Enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -71,7 +71,8 @@ func (b *Backend) keep(ctx context.Context, answers []backend.Answer) error {
 			continue
 		}
 		p := pair{a.Lease, r.State}
-		*a = backend.Answer{Lease: p.lease(), Outcome: r.Outcome, ValidFor: min(a.ValidFor, r.ValidFor), Err: r.Err}
+		a.Lease, a.Outcome, a.Err = p.lease(), r.Outcome, r.Err
+		a.ValidFor = min(a.ValidFor, r.ValidFor)
 	}
 	return err
 }
