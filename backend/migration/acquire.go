@@ -22,18 +22,14 @@ type attempt struct {
 // then for the new one. It releases a lease whose other half it did not get. At stage To it
 // seals the old store if that is not done yet.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if err := b.enter(ctx, bids[0].Candidate.Nonce); err != nil {
+	if err := b.enter(ctx, "acquire", bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
 	if b.stage == From {
 		return b.stores[older].Acquire(ctx, bids)
 	}
-	names := make([]string, len(bids))
-	for i, bid := range bids {
-		names[i] = bid.Election
-	}
-	if err := b.read(ctx, names); err != nil {
-		return nil, fmt.Errorf("migration: acquire: %w", err)
+	if err := read(ctx, b, bids, func(bid backend.Bid) string { return bid.Election }); err != nil {
+		return nil, wrap("acquire", err)
 	}
 
 	answers := make([]backend.Answer, len(bids))
@@ -41,10 +37,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	b.releaseHalves(ctx, leftovers)
 	newErr := b.acquireNew(ctx, newOnly)
 	bothErr := b.acquireBoth(ctx, both)
-	if err := errors.Join(newErr, bothErr); err != nil {
-		return answers, fmt.Errorf("migration: acquire: %w", err)
-	}
-	return answers, nil
+	return answers, wrap("acquire", errors.Join(newErr, bothErr))
 }
 
 // judge answers bids that cannot succeed, and returns those that need the new lease or both. It also returns
@@ -67,9 +60,9 @@ func (b *Backend) judge(bids []backend.Bid, answers []backend.Answer) (newOnly, 
 			t.fail("%w: the election has moved to %s, and this process migrates from %s to %s",
 				backend.ErrDenied, moved, b.names[older], b.names[newer])
 		case b.ambiguous(p):
-			t.fail("%w: the election came to %s from another store that is called %q: give this one another name (to_name)",
+			t.fail("%w: the election came to %s from another store called %q: give this one another to_name",
 				backend.ErrDenied, b.names[older], b.names[newer])
-		case !mine && !p.combined.Unchanged(bid.Expected): // a call that comes late must not release what we lead by
+		case !mine && !p.combined.Unchanged(bid.Expected): // a late call must not release what we lead by
 			t.refuse(p.combined)
 		case b.newDecides(p):
 			newOnly = append(newOnly, t)
@@ -78,7 +71,8 @@ func (b *Backend) judge(bids []backend.Bid, answers []backend.Answer) (newOnly, 
 		default: // a bid for one half alone would be of no use
 			t.refuse(p.combined)
 			if mine {
-				t.got[older].Outcome, t.got[newer].Outcome = backend.Granted, backend.Granted // either, in whatever term
+				t.got[older].Outcome = backend.Granted // either may be, in whatever term
+				t.got[newer].Outcome = backend.Granted
 				leftovers = append(leftovers, t)
 			}
 		}
@@ -121,9 +115,6 @@ func (b *Backend) acquireNew(ctx context.Context, attempts []*attempt) error {
 
 // acquireBoth bids for the old lease, and then for the new one in the same term.
 func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
-	if len(attempts) == 0 {
-		return nil
-	}
 	now, left := time.Now(), time.Minute
 	if end, ok := ctx.Deadline(); ok {
 		left = time.Until(end)
@@ -132,8 +123,7 @@ func (b *Backend) acquireBoth(ctx context.Context, attempts []*attempt) error {
 	defer cancel()
 
 	// The term must exceed those that are known and the clock by so much that neither store gives out a
-	// greater one on its own, because its clock is ahead of ours, or because time passes until the last bid
-	// of this call.
+	// greater one on its own, because its clock is ahead of ours, or because time passes until our last bid.
 	lead := uint64(max(left, 2*time.Second).Microseconds())
 	attempts = b.preflight(reserved, attempts)
 	for _, t := range attempts {
@@ -173,29 +163,26 @@ func (t *attempt) hasBoth() bool {
 	return t.got[older].Outcome == backend.Granted && t.got[newer].Outcome == backend.Granted
 }
 
-// preflight returns the attempts that the new store would grant if the lease were free: it is
-// reachable, its tables or paths exist, and this process may write a member record and be
-// granted leases ([backend.Preflighter]). No bid is made in the old store for the others. The
-// new store is asked once for each election. If rights are taken away later, a bid finds
-// that out, and the old lease is released at once.
+// preflight returns the attempts that the new store would grant if the lease were free
+// ([backend.Preflighter]), once it has this process's member record. No bid is made in the old store for the
+// others. The new store is asked once for each election: a member bids again and again in a queue.
 func (b *Backend) preflight(ctx context.Context, attempts []*attempt) (ready []*attempt) {
 	var untested []*attempt
 	var bids []backend.Bid
-	b.mu.Lock()
-	member := b.announced
 	for _, t := range attempts {
-		if b.pairs[t.bid.Election].preflighted {
+		if t.pair.preflighted {
 			ready = append(ready, t)
 		} else {
 			untested, bids = append(untested, t), append(bids, t.bid)
 		}
 	}
-	b.mu.Unlock()
 	if untested == nil {
 		return ready
 	}
 
-	store := b.stores[newer]
+	b.mu.Lock()
+	store, member := b.stores[newer], b.announced
+	b.mu.Unlock()
 	if member.Nonce == "" { // a bid may come before the first announcement
 		member = backend.Member{Candidate: bids[0].Candidate, TTL: bids[0].TTL, Stage: string(b.stage)}
 	}
@@ -267,8 +254,12 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt) error {
 	if b.unsealed && !keepsMarks(b.stores[older]) {
 		record = b.unsealedMark()
 	}
-	sealed, oldErr := b.mark(ctx, older, attempts, func(_ *attempt, h *backend.Held) { h.MovedTo = b.names[newer] })
-	recorded, newErr := b.mark(ctx, newer, sealed, func(_ *attempt, h *backend.Held) { h.MovedTo, h.MovedFrom = "", record })
+	sealed, oldErr := b.mark(ctx, older, attempts, func(_ *attempt, h *backend.Held) {
+		h.MovedTo = b.names[newer]
+	})
+	recorded, newErr := b.mark(ctx, newer, sealed, func(_ *attempt, h *backend.Held) {
+		h.MovedTo, h.MovedFrom = "", record
+	})
 
 	var needless []backend.Held
 	for _, t := range recorded {
@@ -306,8 +297,7 @@ func keepsMarks(store backend.Backend) bool {
 }
 
 // mark changes the marks of leases that one store has granted, and returns the attempts without those whose
-// leases have been lost by then, which it releases and answers. It leaves alone a store without marks, and
-// marks that are right.
+// leases were lost, which it releases and answers. It skips stores without marks.
 func (b *Backend) mark(
 	ctx context.Context, s side, attempts []*attempt, change func(*attempt, *backend.Held),
 ) (done []*attempt, err error) {

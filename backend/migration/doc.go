@@ -15,9 +15,8 @@
 // same steps in reverse. Processes at two neighbouring stages may run side by side. A
 // program that elects by the old store and knows nothing of this package is at stage from.
 //
-// A member at to first gets both leases, and writes into the old store that the election has
-// moved ([backend.Lease].MovedTo). After that no process can lead by the old store, even one
-// that wakes up late.
+// A member at to first gets both leases, and writes into the old store that the election has moved
+// ([backend.Lease].MovedTo). After that no process can lead by the old store.
 //
 // Terms grow across the migration in both directions. At stage both a leadership has the
 // same term in both stores, so that either can fence it. All members know the leader. An

@@ -12,7 +12,7 @@ import (
 // Renew implements [backend.Backend]. At stage Both a lease is renewed if both stores renew
 // it, and is valid for the lesser time of the two.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
+	if err := b.enter(ctx, "renew", held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	if b.stage != Both {
@@ -28,10 +28,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	for i, h := range held {
 		answers[i] = b.renewed(h.Election, item(got[older], i, errs[older]), item(got[newer], i, errs[newer]))
 	}
-	if err := backend.Join(errs[:]...); err != nil {
-		return answers, fmt.Errorf("migration: renew: %w", err)
-	}
-	return answers, nil
+	return answers, wrap("renew", backend.Join(errs[:]...))
 }
 
 // renewed combines the answers of both stores. A leadership is lost with either lease.
@@ -63,7 +60,7 @@ func item(answers []backend.Answer, i int, err error) (a backend.Answer) {
 // Request implements [backend.Backend]. It writes each request into the store that has its
 // term. A leadership at stage Both has the same term in both stores.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.enter(ctx, "request", ""); err != nil {
 		return err
 	}
 	if b.stage != Both {
@@ -74,21 +71,18 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	for _, r := range requests {
 		one := []backend.Request{r}
 		oldErr, newErr := b.stores[older].Request(ctx, one), b.stores[newer].Request(ctx, one)
-		switch {
-		case errors.Is(newErr, backend.ErrStale):
-			errs = append(errs, oldErr)
-		case errors.Is(oldErr, backend.ErrStale):
-			errs = append(errs, newErr)
-		default:
-			errs = append(errs, newErr, oldErr)
+		if errors.Is(newErr, backend.ErrStale) {
+			newErr = nil
+		} else if errors.Is(oldErr, backend.ErrStale) {
+			oldErr = nil
 		}
+		errs = append(errs, newErr, oldErr)
 	}
-	return backend.Join(errs...)
+	return wrap("request", backend.Join(errs...))
 }
 
-// Release implements [backend.Backend].
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.enter(ctx, "release", ""); err != nil {
 		return err
 	}
 	if b.stage == From {
@@ -102,10 +96,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		})
 		b.mu.Unlock()
 	}
-	if err := b.releaseBoth(ctx, [2][]backend.Held{olds, held}); err != nil {
-		return fmt.Errorf("migration: release: %w", err)
-	}
-	return nil
+	return wrap("release", b.releaseBoth(ctx, [2][]backend.Held{olds, held}))
 }
 
 // releaseBoth releases leases of both stores at the same time. A store that hangs or fails must not
@@ -120,9 +111,8 @@ func (b *Backend) releaseBoth(ctx context.Context, held [2][]backend.Held) error
 	return backend.Join(errs[newer], errs[older])
 }
 
-// releaseHalves releases what attempts hold that did not get everything. They have not led.
-// If it is not certain that all is released, the answer is Unknown, and the manager releases
-// it later.
+// releaseHalves releases what attempts hold that did not get everything. They have not led. If that is not
+// certain, the answer is Unknown, and the manager releases it later.
 func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt) {
 	var held [2][]backend.Held
 	for _, t := range attempts {
@@ -146,7 +136,6 @@ func (b *Backend) releaseHalves(ctx context.Context, attempts []*attempt) {
 	}
 }
 
-// Adopt implements [backend.Adopter].
 func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 	if err := b.CanAdopt(); err != nil {
 		return fmt.Errorf("migration: %w: %w", backend.ErrInvalid, err)

@@ -3,17 +3,15 @@ package migration
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// Announce implements [backend.Backend]. It adds the stage, and writes to the stores that this
-// process uses.
+// Announce implements [backend.Backend]. It adds the stage, and writes to the stores in use.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	if err := b.enter(ctx, m.Nonce); err != nil {
+	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
 	}
 	m.Stage = cmp.Or(m.Stage, string(b.stage))
@@ -31,16 +29,13 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 
 // Members implements [backend.Backend]. It merges the members of both stores.
 func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.enter(ctx, "members", ""); err != nil {
 		return nil, err
 	}
 	all, err := fromBoth(b, func(store backend.Backend) ([]backend.Member, error) {
 		return store.Members(ctx, from, limit)
 	}, nonceOf, func(_, n backend.Member) backend.Member { return n })
-	if err != nil {
-		return nil, fmt.Errorf("migration: members: %w", err)
-	}
-	return all[:min(len(all), limit)], nil
+	return all[:min(len(all), limit)], wrap("members", err)
 }
 
 func nonceOf(m backend.Member) string { return string(m.Nonce) }
@@ -48,7 +43,7 @@ func nonceOf(m backend.Member) string { return string(m.Nonce) }
 // List implements [backend.Backend]. For an election that is in both stores it returns the
 // record with the greater term.
 func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.enter(ctx, "list", ""); err != nil {
 		return nil, err
 	}
 	if b.stage == From {
@@ -61,13 +56,10 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 		}
 		return store.List(ctx, from, limit)
 	}, func(r backend.Record) string { return r.Election }, b.record)
-	if err != nil {
-		return nil, fmt.Errorf("migration: list: %w", err)
-	}
 	for i := range all {
 		all[i].MovedTo, all[i].MovedFrom = "", ""
 	}
-	return all[:min(len(all), limit)], nil
+	return all[:min(len(all), limit)], wrap("list", err)
 }
 
 // record combines the records of both stores: the later leadership, and the lease as Observe

@@ -36,14 +36,12 @@ type Backend struct {
 	announced backend.Member         // this process, as it was announced last
 }
 
-var _ interface {
-	backend.Backend
-	backend.Preparer
-	backend.Inspector
-} = (*Backend)(nil)
+var (
+	_ backend.Preparer  = (*Backend)(nil)
+	_ backend.Inspector = (*Backend)(nil)
+)
 
-// New checks o and returns a Backend. It does not contact the stores. Its errors are
-// [backend.ErrInvalid].
+// New checks o. It does not contact the stores. Its errors are [backend.ErrInvalid].
 func New(o Options) (*Backend, error) {
 	invalid := func(format string, args ...any) (*Backend, error) {
 		return nil, fmt.Errorf("migration: %w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
@@ -71,7 +69,7 @@ func New(o Options) (*Backend, error) {
 		name := b.names[s]
 		bad := func(r rune) bool { return r <= ' ' || r > '~' }
 		if name == "" && store != nil || len(name) > 40 || strings.ContainsFunc(name, bad) {
-			return invalid("a store is called %.50q; a name has 1 to 40 printable ASCII characters, and no spaces", name)
+			return invalid("the name %.50q: one has 1 to 40 printable ASCII characters, and no spaces", name)
 		}
 	}
 	if b.names[older] == b.names[newer] {
@@ -84,9 +82,6 @@ func New(o Options) (*Backend, error) {
 	}
 	if o.Stage != From && !o.Unsealed && !keepsMarks(o.To) {
 		return invalid("the store %q cannot keep the record of a seal", o.To.Guarantees().Name)
-	}
-	if g := b.Guarantees(); g.MaxTTL != 0 && g.MinTTL > g.MaxTTL {
-		return invalid("no TTL suits both stores: one needs %v at least, and %v is the most for both", g.MinTTL, g.MaxTTL)
 	}
 	return b, nil
 }
@@ -137,15 +132,19 @@ func (b *Backend) both(call func(side) error) (errs [2]error) {
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "migration.Backend") }
 
 // enter begins a call for the candidate with this nonce, or for any if that is empty.
-func (b *Backend) enter(ctx context.Context, nonce backend.Nonce) error {
-	if err := b.owner.Enter(ctx, nonce); err != nil {
-		return fmt.Errorf("migration: %w", err)
-	}
-	return nil
+func (b *Backend) enter(ctx context.Context, what string, nonce backend.Nonce) error {
+	return wrap(what, b.owner.Enter(ctx, nonce))
 }
 
-// Guarantees are those of the store that is used alone, or those that both stores can
-// keep together.
+// wrap says what was done when err came.
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("migration: %s: %w", what, err)
+}
+
+// Guarantees are those of the store that is used alone, or of both together.
 func (b *Backend) Guarantees() backend.Guarantees {
 	g := b.stores[older].Guarantees()
 	if b.stage != From {
@@ -180,27 +179,28 @@ func (b *Backend) Prepare(ctx context.Context) error {
 }
 
 // Inspect asks the stores by which this process leads, if they are Inspectors. Each diagnostic begins with
-// the store's name. If one store cannot be read, Inspect returns the diagnostics of the other beside the
-// error.
-func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.enter(ctx, ""); err != nil {
+// the store's name. If one cannot be read, Inspect returns those of the other beside the error.
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
+	if err := b.enter(ctx, "inspect", ""); err != nil {
 		return nil, err
 	}
+	var list []backend.Diagnostic
+	var errs []error
 	for s, store := range b.stores {
 		inspector, ok := store.(backend.Inspector)
 		if !ok || b.stage == From && s == newer || b.stage == To && s == older {
 			continue
 		}
-		found, storeErr := inspector.Inspect(ctx, ttl, renew)
+		found, err := inspector.Inspect(ctx, ttl, renew)
 		for _, d := range found {
 			d.Text = b.names[s] + ": " + d.Text
 			list = append(list, d)
 		}
-		if storeErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", b.names[s], storeErr))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", b.names[s], err))
 		}
 	}
-	return list, err
+	return list, errors.Join(errs...)
 }
 
 // Close closes both stores.

@@ -25,9 +25,8 @@ type Options struct {
 	// FromName and ToName are what marks call the two stores: 1 to 40 printable ASCII
 	// characters without spaces, the same for all members at every stage. They must differ.
 	// Default: the kinds of the stores ([backend.Guarantees].Name), such as "mysql". Set a
-	// name if the elections come from, or have ever been in, another store of the same kind:
-	// a member that still migrates between two other stores must not mistake this one for
-	// one of them.
+	// name if the elections come from, or have ever been in, another store of the same kind: a member that
+	// migrates between two other stores must not mistake this one for one of them.
 	FromName, ToName string
 
 	// Stage is the stage of this process, as long as it lives.
@@ -55,8 +54,8 @@ func init() {
 	backend.Register(Name, section{}, func(c section) (*Backend, error) {
 		from, to, o := c.From.Name, c.To.Name, c.Options
 		if from == "" || to == "" || from == Name || to == Name || from == to {
-			return nil, fmt.Errorf("migration: %w: from is %q and to is %q; they must be the names of two stores",
-				backend.ErrInvalid, from, to)
+			return nil, fmt.Errorf("migration: %w: from is %q and to is %q; they must be the names of two "+
+				"stores", backend.ErrInvalid, from, to)
 		}
 		var err error
 		if o.From, err = c.From.Open(); err == nil && c.Stage != From {

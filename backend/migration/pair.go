@@ -188,7 +188,8 @@ func (b *Backend) note(t *attempt) backend.Lease {
 func digest(o, n backend.Lease) string {
 	sum := sha256.New()
 	for _, l := range []backend.Lease{o, n} {
-		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Version, l.MovedTo, l.MovedFrom, string(l.Holder.Nonce))
+		nonce := string(l.Holder.Nonce)
+		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Version, l.MovedTo, l.MovedFrom, nonce)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }

@@ -3,7 +3,6 @@ package migration
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,10 +11,14 @@ import (
 	"github.com/go-election/go-election/backend/page"
 )
 
-// read updates the pairs of these elections. It reads both stores at the same time, except at
-// stage To, where most elections need only the new one. Those that need the old one stay
-// unknown there while it cannot be reached, and the others go on.
-func (b *Backend) read(ctx context.Context, names []string) error {
+// read updates the pairs of the elections of items. It reads both stores at the same time, except at stage
+// To, where most elections need only the new one. Those that need the old one stay unknown there while it
+// cannot be reached, and the others go on.
+func read[T any](ctx context.Context, b *Backend, items []T, name func(T) string) error {
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = name(item)
+	}
 	if b.stage != To {
 		errs := b.both(func(s side) error { return b.observe(ctx, s, names) })
 		return cmp.Or(errs[older], errs[newer])
@@ -26,9 +29,9 @@ func (b *Backend) read(ctx context.Context, names []string) error {
 
 	var need []string
 	b.mu.Lock()
-	for _, name := range names {
-		if !b.newDecides(b.pairOf(name)) {
-			need = append(need, name)
+	for _, election := range names {
+		if !b.newDecides(b.pairOf(election)) {
+			need = append(need, election)
 		}
 	}
 	b.mu.Unlock()
@@ -80,8 +83,7 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 }
 
 // readMembers finds out which holders of these leases of the old store need the new lease, too: those have a
-// member record in the new store before they bid. A holder without one is at stage from, or knows nothing of
-// migrations.
+// member record in the new store before they bid. Any other is at stage from, or knows no migrations.
 func (b *Backend) readMembers(ctx context.Context, leases []backend.Lease) error {
 	var unknown []backend.Nonce
 	b.mu.Lock()
@@ -109,20 +111,15 @@ func (b *Backend) readMembers(ctx context.Context, leases []backend.Lease) error
 	return nil
 }
 
-// Observe implements [backend.Backend].
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.enter(ctx, "observe", ""); err != nil {
 		return nil, err
 	}
 	if b.stage == From {
 		return b.stores[older].Observe(ctx, seen)
 	}
-	names := make([]string, len(seen))
-	for i, l := range seen {
-		names[i] = l.Election
-	}
-	if err := b.read(ctx, names); err != nil {
-		return nil, fmt.Errorf("migration: observe: %w", err)
+	if err := read(ctx, b, seen, func(l backend.Lease) string { return l.Election }); err != nil {
+		return nil, wrap("observe", err)
 	}
 
 	b.mu.Lock()
@@ -137,7 +134,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 
 // Listen implements [backend.Backend]. It listens to the stores that notify.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	if err := b.enter(ctx, ""); err != nil {
+	if err := b.enter(ctx, "listen", ""); err != nil {
 		return err
 	}
 	if b.stage == From {
