@@ -37,8 +37,7 @@ func newCensus(l *coordination.Lease) *census {
 	return c
 }
 
-// lastCensus returns the census as it was read last; nil: there was none, or it was not read. The caller
-// holds b.mu.
+// lastCensus returns the census as it was read last; nil: there was none. The caller holds b.mu.
 func (b *Backend) lastCensus() *census {
 	if o := b.objects[b.names.census()]; o != nil {
 		return o.census
@@ -59,8 +58,7 @@ func (b *Backend) wasMade(name string) bool {
 	}
 }
 
-// led reports whether anything may have been led: this process knows of it, or has not read the census. The
-// caller holds b.mu.
+// led reports whether anything may have been led, or the census was not read. The caller holds b.mu.
 func (b *Backend) led() bool {
 	return len(b.terms) > 0 || b.longest > 0 || b.objects[b.names.census()] == nil
 }
@@ -77,8 +75,8 @@ func (b *Backend) greatestTTL() time.Duration {
 var errLed = errors.New("it was led meanwhile")
 
 // writeCensus writes the census before an election is led that it may not have (""; none), or with a TTL that
-// it does not have. missing is the version of the lease if there was no Lease: if that has changed since, the
-// error is errLed.
+// it does not have. missing is the version of the lease if there was no Lease: if it has changed, the error
+// is errLed.
 func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl time.Duration) error {
 	for try := 1; ; try++ {
 		b.mu.Lock()

@@ -13,7 +13,6 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// Preflight implements [backend.Preflighter]: see rehearse.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	nonce := bids[0].Candidate.Nonce
 	err := b.enter(ctx, "preflight", nonce)
@@ -24,8 +23,8 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 }
 
 // rehearse makes each kind of request of a member, with a Lease of this name, and those that write as dry
-// runs: the API server checks rights and runs admission, and stores nothing. Rights are checked before it
-// looks for the Lease.
+// runs: the API server checks rights and runs admission, and stores nothing. Rights come before the Lease is
+// looked for.
 func (b *Backend) rehearse(ctx context.Context, name string) error {
 	dry := []string{meta.DryRunAll}
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name}}
@@ -49,7 +48,6 @@ func (b *Backend) rehearse(ctx context.Context, name string) error {
 	return nil
 }
 
-// Inspect implements [backend.Inspector]: see rehearse.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.enter(ctx, "inspect", ""); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 
 // Acquire implements [backend.Backend]. It writes each Lease by itself, some of them at the same time.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if err := b.enter(ctx, about("acquire", len(bids), bids[0].Election), bids[0].Candidate.Nonce); err != nil {
+	what := about("acquire", len(bids), bids[0].Election)
+	if err := b.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
 	return b.answer(ctx, "acquire", len(bids), func(i int) (string, decision) {
@@ -52,7 +53,7 @@ func (b *Backend) enroll(ctx context.Context, bid *backend.Bid, s *state) error 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.lease == nil { // a Lease without a record, and without a spec that was released, frees nothing either
+	if s.lease == nil { // without a record and a spec that was released, it frees nothing either
 		made, err := b.write(ctx, s, touch)
 		if err != nil {
 			return err
@@ -67,12 +68,13 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	return b.renew(ctx, "renew", held, false)
 }
 
-// Mark implements [backend.Marker].
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renew(ctx, "mark", held, true)
 }
 
-func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, mark bool) ([]backend.Answer, error) {
+func (b *Backend) renew(
+	ctx context.Context, verb string, held []backend.Held, mark bool,
+) ([]backend.Answer, error) {
 	if err := b.enter(ctx, about(verb, len(held), held[0].Election), held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -103,8 +105,7 @@ func later(before time.Time, renew time.Duration) time.Time {
 	return now
 }
 
-// Release implements [backend.Backend]. It writes vacant records, over which members of client-go may
-// lead at once, too.
+// Release implements [backend.Backend]. Members of client-go may lead over vacant records at once, too.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	what := about("release", len(held), held[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
@@ -140,7 +141,7 @@ func (s *state) vacated(how backend.End) *record {
 	r.ID, r.Nonce, r.Address, r.Metadata, r.TTL, r.Renew = "", "", "", "", 0, 0
 	r.Heartbeat, r.Elected = lease.NewHeartbeat(), time.Now().UTC()
 	r.Written = r.Elected
-	r.End, r.LastID, r.History = s.endLeadership(how, r.Written)
+	s.endLeadership(&r, how, r.Written)
 	if s.suspect { // a later grant may be lost: nobody may lead at once
 		r.Epoch = ""
 	}

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,6 @@ type Backend struct {
 }
 
 var (
-	_ backend.Backend     = (*Backend)(nil)
 	_ backend.Marker      = (*Backend)(nil)
 	_ backend.Adopter     = (*Backend)(nil)
 	_ backend.Preflighter = (*Backend)(nil)
@@ -90,7 +90,7 @@ var (
 // Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "kubernetes.Options") }
 
-// Format prints only the name of the type, whatever the verb: fields may be secret.
+// Format is like that of Options.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "kubernetes.Backend") }
 
 func init() { backend.Register(Name, Options{}, Open) }
@@ -106,7 +106,8 @@ func Open(o Options) (*Backend, error) {
 
 func open(o Options) (*Backend, error) {
 	prefix := o.Prefix
-	if len(prefix) > 60 || prefix != "" && !subdomain(prefix+"x") || strings.HasPrefix(prefix, "go-election") {
+	valid := prefix == "" || len(prefix) <= 60 && subdomain(prefix+"x")
+	if !valid || strings.HasPrefix(prefix, "go-election") {
 		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., "+
 			"and begin with a letter or digit, but not with go-election", prefix)
 	}
@@ -125,11 +126,9 @@ func open(o Options) (*Backend, error) {
 			at.namespace)
 	}
 	t := &transport{options: o, host: at.config.Host}
-	if err := t.use(at.config); err != nil {
-		return nil, clean.Secrets(err, t.secrets.All()...)
-	}
+	useErr := t.use(at.config)
 	leases, err := typed.NewForConfigAndClient(at.config, &http.Client{Transport: t})
-	if err != nil {
+	if err := cmp.Or(useErr, err); err != nil {
 		return nil, clean.Secrets(err, t.secrets.All()...)
 	}
 	names := naming{o.Prefix}
@@ -141,12 +140,10 @@ func open(o Options) (*Backend, error) {
 	}, nil
 }
 
-// Location implements [backend.Located].
 func (b *Backend) Location() string {
 	return clean.Location(b.namespace+"/"+b.names.prefix, b.transport.host)
 }
 
-// Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: Name, MinTTL: MinTTL, MaxTTL: MaxTTL,
@@ -239,7 +236,7 @@ func (b *Backend) fail(err error) error {
 	c, hint := class(err), ""
 	switch page := pageStatus(err); {
 	case page > 0:
-		err = fmt.Errorf("what stands before the API server has answered %d %s, with a page", page, http.StatusText(page))
+		err = fmt.Errorf("a page has answered, not the API server: %d %s", page, http.StatusText(page))
 		hint = b.proxy
 	case api.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // otherwise by a quota, say
 		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace +

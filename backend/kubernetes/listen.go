@@ -36,9 +36,6 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return b.wrap(what, err)
 }
 
-// lull is for how long Listen waits, after a renewal, for those of other elections.
-const lull = 20 * time.Millisecond
-
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	names := b.namesOf(seen)
 	w, err := b.watching(ctx, names)
@@ -57,7 +54,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 			return w.err
 		case renewed:
 			select {
-			case <-time.After(lull):
+			case <-time.After(20 * time.Millisecond): // for renewals of other elections
 			case <-ctx.Done():
 			}
 			return nil
@@ -92,16 +89,14 @@ func (b *Backend) news(names []string, seen []backend.Lease) (renewed, more bool
 	return renewed, false
 }
 
-// maxLag is how long after another reading a watch must have told the same, or it hangs.
-const maxLag = time.Second
-
 // watching returns the watch, after it has begun one with a listing if there is none.
 func (b *Backend) watching(ctx context.Context, names []string) (*watch, error) {
 	b.mu.Lock()
 	w := b.watch
 	for _, name := range names {
 		o := b.objects[name]
-		if o == nil || w != nil && o.lease != nil && o.version > w.version && time.Since(o.at) > maxLag {
+		// A watch that has not told for a second what another reading has shown hangs.
+		if o == nil || w != nil && o.lease != nil && o.version > w.version && time.Since(o.at) > time.Second {
 			b.stopWatch()
 			w = nil
 		}
@@ -133,8 +128,8 @@ func (b *Backend) stopWatch() {
 	}
 }
 
-// hear makes the request of the watch, and notes what it tells, until it ends. Then a listener reads, and
-// another watch begins.
+// hear makes the request of the watch, and notes what it tells, until it ends. Then a listener begins
+// another.
 func (b *Backend) hear(ctx context.Context, w *watch) {
 	stream, err := b.client.Watch(ctx, meta.ListOptions{
 		LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10),

@@ -16,8 +16,8 @@ import (
 	"github.com/go-election/go-election/backend/page"
 )
 
-// Announce implements [backend.Backend] by one request. The first one also deletes the records of members
-// that are gone.
+// Announce implements [backend.Backend] by one request. The first also deletes the records of those that are
+// gone.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
@@ -72,7 +72,6 @@ func (b *Backend) cleanUp(ctx context.Context) {
 // because clocks may differ.
 const listedTTLs = 4
 
-// Members implements [backend.Backend].
 func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	if err := b.enter(ctx, "members", ""); err != nil {
 		return nil, err
@@ -98,9 +97,11 @@ func (b *Backend) members(ctx context.Context) (all []backend.Member, err error)
 		if !ours || !ok {
 			continue
 		}
-		c := backend.Candidate{ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata}
 		all = append(all, clean.Member(backend.Member{
-			Candidate: c, Stage: s.Stage, Elections: s.Elections,
+			Candidate: backend.Candidate{
+				ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata,
+			},
+			Stage: s.Stage, Elections: s.Elections,
 			TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL), Age: time.Since(s.At),
 		}))
 	}

@@ -107,13 +107,12 @@ func (o *Options) load() (at place, err error) {
 	}
 	if o.Namespace == "" {
 		now, _, _ := client.Namespace()
-		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone, where it may "+
-			"change: set namespace (kubectl uses %.80q now)", now)
+		return at, fmt.Errorf("namespace is not set, and a kubeconfig has it for kubectl alone: set "+
+			"namespace (kubectl uses %.80q now)", now)
 	}
 	if o.Context == "" && len(files.Contexts) > 1 {
-		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: after \"kubectl config "+
-			"use-context\" the next process would go to another cluster; set context (kubectl uses %.80q now)",
-			len(files.Contexts), files.CurrentContext)
+		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: two members may use two "+
+			"clusters; set context (kubectl uses %.80q now)", len(files.Contexts), files.CurrentContext)
 	}
 	return at, nil
 }
@@ -133,7 +132,6 @@ type transport struct {
 	secrets client.Secret // that it has used, for errors
 }
 
-// RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.WrappedRoundTripper().RoundTrip(r)
 	if err == nil && answer.StatusCode == http.StatusUnauthorized ||

@@ -18,7 +18,7 @@ import (
 // An object is a Lease as it was read last, or its absence.
 type object struct {
 	lease   *coordination.Lease // nil: there was none
-	version uint64              // of the Lease; of its absence: a version of the store at which it was missing
+	version uint64              // of the Lease; of its absence: one of the store when it was missing
 	at      time.Time           // when it was received
 	record  *record             // nil: there is none
 	census  *census             // of the Lease that has it
@@ -130,17 +130,14 @@ const notMembers = kindKey + "!=" + kindMember
 
 // list reads all Leases but those of members, with the version of the store. It keeps those that are
 // followed, present or missing; those with names are, from now on.
-func (b *Backend) list(ctx context.Context, names []string) (
-	all map[string]*object, version uint64, err error,
-) {
+func (b *Backend) list(ctx context.Context, names []string) (map[string]*object, uint64, error) {
 	began := b.follow(names...)
 	list, err := b.client.List(ctx, meta.ListOptions{LabelSelector: notMembers})
 	if err != nil {
 		return nil, 0, err
 	}
 	at := time.Now()
-	version = versionOf(list.ResourceVersion)
-	all = make(map[string]*object, len(list.Items))
+	version, all := versionOf(list.ResourceVersion), make(map[string]*object, len(list.Items))
 	for i := range list.Items {
 		l := &list.Items[i]
 		all[l.Name] = newObject(l, at)
@@ -205,7 +202,8 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	defer b.mu.Unlock()
 	for name, o := range all {
 		r := o.record
-		if r == nil || r.Term == 0 || backend.CheckName(r.Election) != nil || b.names.election(r.Election) != name {
+		if r == nil || r.Term == 0 || b.names.election(r.Election) != name ||
+			backend.CheckName(r.Election) != nil {
 			continue
 		}
 		s := b.classify(r.Election, o)

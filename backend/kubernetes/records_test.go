@@ -165,7 +165,7 @@ func FuzzLease(f *testing.F) {
 				if !s.Vacant() && s.ObserveFor < MinTTL || s.ObserveFor < 0 {
 					t.Errorf("%+v is watched for %v", s.Lease, s.ObserveFor)
 				}
-				s.endLeadership(backend.Failed, time.Now())
+				s.endLeadership(&record{}, backend.Failed, time.Now())
 			}
 		}
 	})

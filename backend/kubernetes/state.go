@@ -113,33 +113,31 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 	}
 }
 
-// age returns how long ago a Lease was written, by the clock of its writer, but at least since it was
-// received.
+// age returns how long ago a Lease was written, by its writer's clock, but at least since it was received.
 func (b *Backend) age(o *object, written time.Time) time.Duration {
 	return max(time.Since(o.at), time.Since(written), 0)
 }
 
-// endLeadership returns the record's fields about the past after the present leadership, if there is
-// one, has ended. The history has the leaderships of this module.
-func (s *state) endLeadership(how backend.End, now time.Time) (
-	end backend.End, id string, history []backend.Leadership,
-) {
-	end, id = how, s.Holder.ID
+// endLeadership writes how the present leadership, if there is one, ends into the record that follows. The
+// history has the leaderships of this module.
+func (s *state) endLeadership(next *record, how backend.End, now time.Time) {
+	next.End, next.LastID, next.History = how, s.Holder.ID, nil
 	if s.Vacant() {
-		end, id = s.End, s.LastID
+		next.End, next.LastID = s.End, s.LastID
 	}
 	r := s.record
 	switch {
 	case r == nil || r.Election != s.Election:
-		return end, id, nil
+		return
 	case r.vacant():
-		return end, id, r.History
+		next.History = r.History
+		return
 	case !s.ours: // another program has led, or nobody knows who
 		how = backend.Failed
 	}
 	expired := max(0, now.Sub(r.Written)-time.Duration(r.TTL))
 	last := backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}
-	return end, id, clean.Remember(r.History, last, how, now, expired)
+	next.History = clean.Remember(r.History, last, how, now, expired)
 }
 
 // grant returns the record of a grant.
@@ -151,6 +149,6 @@ func (s *state) grant(bid *backend.Bid, term uint64, now time.Time) *record {
 		TTL: lease.Span(bid.TTL), Renew: lease.Span(bid.Renew), Heartbeat: lease.NewHeartbeat(),
 		Elected: now, Written: now, MovedTo: s.MovedTo, MovedFrom: s.MovedFrom,
 	}}
-	r.End, r.LastID, r.History = s.endLeadership(backend.Failed, now)
+	s.endLeadership(r, backend.Failed, now)
 	return r
 }

@@ -16,17 +16,13 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// rounds is how often a call tries again when somebody else has written the Lease first.
-const rounds = 9
-
 // errMangled says that the API server has kept something else than what was sent.
 var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; "+
 	"an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
 
 // send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the
 // UID and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not
-// stored as it was sent is an error, too. Each write has something random or a time, so its version is a new
-// one.
+// stored as it was sent is an error, too. Each write has something random or a time, so it gets a version.
 func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, error) {
 	began := time.Now()
 	var written *coordination.Lease
@@ -103,12 +99,10 @@ type decision func(s *state) (edit, error)
 
 // update decides on an election as it was read last, and writes the edit. If there is none, or somebody else
 // has written the Lease first, it decides again, on the election as it reads it. It returns the state after
-// the write, or that which needs none.
-func (b *Backend) update(ctx context.Context, election string, decide decision) (
-	s state, written bool, err error,
-) {
+// the write, and true, or that which needs none.
+func (b *Backend) update(ctx context.Context, election string, decide decision) (state, bool, error) {
 	s, remembered := b.remembered(election)
-	for range rounds {
+	for range 9 { // again if somebody else has written the Lease first
 		if !remembered {
 			states, err := b.read(ctx, backend.Lease{Election: election})
 			if err != nil {

@@ -45,13 +45,11 @@ const DefaultLabel = "election-leader"
 
 // Options of [Start]. In a pod the zero value will do, if the program has one election.
 type Options struct {
-	// Label is the key of the label. Elections with leaders of their own need labels of their own. Default:
-	// DefaultLabel.
+	// Label is the key of the label. Each election needs a label of its own. Default: DefaultLabel.
 	Label string
 
 	// Namespace and Pod name the pod of this process. Default: POD_NAMESPACE or else the namespace of the
-	// pod's service account, and POD_NAME or else the host's name, which is the pod's unless the pod sets
-	// another one.
+	// pod's service account, and POD_NAME or else the host's name, which is the pod's by default.
 	Namespace, Pod string
 
 	// Config is a client's configuration. Default: that of the pod's service account.
@@ -191,14 +189,11 @@ func (l *Label) patch(ctx context.Context, pod, version string, value *string) e
 	if version != "" {
 		m["resourceVersion"] = version
 	}
-	body, err := json.Marshal(map[string]any{"metadata": m})
-	if err != nil {
-		return err
-	}
+	body, _ := json.Marshal(map[string]any{"metadata": m}) // texts cannot fail
 
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	_, err = l.pods.Patch(ctx, pod, types.MergePatchType, body, meta.PatchOptions{})
+	_, err := l.pods.Patch(ctx, pod, types.MergePatchType, body, meta.PatchOptions{})
 	other := pod != l.options.Pod
 	if err == nil || other && (kerrors.IsConflict(err) || kerrors.IsNotFound(err)) {
 		return nil

@@ -149,9 +149,8 @@ func (l *Lock) Create(ctx context.Context, r clientgo.LeaderElectionRecord) erro
 }
 
 // Update lends the leadership to the elector, again for RetryPeriod + RenewDeadline. It does not
-// block and does not call the store. It fails with election.ErrNotElected if the manager does not
-// lead or its lease ends too soon, and with backend.ErrInvalid if the elector's LeaseDuration is
-// not the lock's.
+// block and does not call the store. It fails with election.ErrNotElected if the manager does not lead or its
+// lease ends too soon, and with backend.ErrInvalid if LeaseDuration is not the lock's.
 //
 // A record without a holder, by which an elector gives its lease up, changes nothing: its work goes on.
 func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error {
@@ -164,7 +163,7 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 	case r.HolderIdentity != l.id:
 		return invalid("an elector with the identity %q uses the lock of %q", r.HolderIdentity, l.id)
 	case r.LeaseDurationSeconds != seconds(l.timings):
-		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set its timings to Lock.Timings",
+		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set it to Lock.Timings",
 			r.LeaseDurationSeconds, l.timings.LeaseDuration)
 	case !l.lendable():
 		return fmt.Errorf("resourcelock: update %q: %w for the next %v",
@@ -218,8 +217,7 @@ type Timings struct {
 	RetryPeriod time.Duration
 }
 
-// loan is how much of the lease an Update needs: the time in which the elector believes in it,
-// and a reserve.
+// loan is how much of the lease an Update needs: while the elector believes in it, and a reserve.
 func (t Timings) loan() time.Duration { return t.RetryPeriod + t.RenewDeadline + t.RetryPeriod }
 
 // timingsOf returns the timings for a manager's TTL. A leader that renews as by default always has enough
@@ -278,17 +276,12 @@ func (l *Lock) hold(ctx context.Context, lead *election.Leadership) error {
 		return nil
 	}
 	end := l.keepUntil // the elector has stopped before, but who knows about its work?
-	if left(ctx) {
+	why, ended := errors.AsType[*election.EndError](context.Cause(ctx))
+	if ended && why.Reason == election.ReasonLeft { // the program itself has closed the manager, or left
 		end = l.until
 	}
 	l.mu.Unlock()
 	time.Sleep(time.Until(end))
 	l.mu.Lock()
 	return nil
-}
-
-// left reports whether the program itself has closed the manager, or left the election.
-func left(ctx context.Context) bool {
-	var end *election.EndError
-	return errors.As(context.Cause(ctx), &end) && end.Reason == election.ReasonLeft
 }
