@@ -126,7 +126,7 @@ func (g *Guard) watch(wait func() error) {
 	closed := g.pipe == nil
 	g.mu.Unlock()
 	if !closed {
-		g.o.Logger.Warn("the guard has ended: if this process crashes, its elections have no leader for a TTL", "error", err)
+		g.o.Logger.Warn("the guard has ended: a crash of this process costs a TTL from now on", "error", err)
 	}
 }
 
@@ -144,7 +144,9 @@ func (o *Options) check() error {
 	case o.Grace < 0:
 		return fmt.Errorf("electionguard: %w: Grace is %v, must be at least 0", backend.ErrInvalid, o.Grace)
 	case !isMain.Load():
-		return fmt.Errorf("electionguard: %w: call config.RunGuard or electionguard.Main first of all in main, or in TestMain of a test: a guard is this program, started again. A test needs none: ELECTION_GUARD=false overrides \"guard: true\"", backend.ErrInvalid)
+		return fmt.Errorf("electionguard: %w: call config.RunGuard or electionguard.Main first of all in "+
+			"main, or in TestMain: a guard is this program, started again. A test needs none: "+
+			"ELECTION_GUARD=false overrides \"guard: true\"", backend.ErrInvalid)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

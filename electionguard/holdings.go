@@ -56,8 +56,11 @@ func (h *holdings) apply(line []byte) {
 
 // held returns what the program may hold, in byte order of names.
 func (h *holdings) held() (held []backend.Held) {
+	holder := backend.Candidate{Nonce: h.nonce}
 	for _, name := range slices.Sorted(maps.Keys(h.terms)) {
-		held = append(held, backend.Held{Election: name, Holder: backend.Candidate{Nonce: h.nonce}, Term: h.terms[name], TTL: h.ttl, End: backend.Failed})
+		held = append(held, backend.Held{
+			Election: name, Holder: holder, Term: h.terms[name], TTL: h.ttl, End: backend.Failed,
+		})
 	}
 	return held
 }

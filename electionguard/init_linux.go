@@ -43,7 +43,7 @@ func runAsChild() (code int, err error) {
 	go func() {
 		for s := range signals {
 			switch s {
-			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGTTIN, syscall.SIGTTOU: // SIGURG is the Go runtime's own
+			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGTTIN, syscall.SIGTTOU: // SIGURG is Go's own
 			default:
 				syscall.Kill(program, s.(syscall.Signal))
 			}

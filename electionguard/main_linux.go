@@ -57,10 +57,12 @@ func Start(o Options) (*Guard, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	program, err := openSelf()
-	if err != nil {
-		return nil, fmt.Errorf("electionguard: pidfd_open: %w", err)
+	// The guard could only open the pidfd of a number, which may be another process by then.
+	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(os.Getpid()), 0, 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("electionguard: pidfd_open: %w", errno)
 	}
+	program := os.NewFile(fd, "program")
 	defer program.Close()
 	if lifeline.err != nil {
 		return nil, fmt.Errorf("electionguard: open the lifeline: %w", lifeline.err)
@@ -70,7 +72,7 @@ func Start(o Options) (*Guard, error) {
 		return nil, fmt.Errorf("electionguard: %w", err)
 	}
 	defer read.Close()
-	fcntl(read.Fd(), fSetPipeSize, 1<<20) // for ten thousand elections at once; if it is refused, the size stays
+	fcntl(read.Fd(), fSetPipeSize, 1<<20) // for ten thousand elections at once; it may be refused
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", // this program, even if its file has been replaced
 		Args: []string{guardName, strconv.Itoa(os.Getpid())},
@@ -85,21 +87,11 @@ func Start(o Options) (*Guard, error) {
 	}
 	g := &Guard{o: o, pid: cmd.Process.Pid, pipe: write}
 	go g.watch(cmd.Wait)
-	if err := g.tell(firstPatience, report{Store: o.Store, Grace: o.Grace}); err != nil {
+	if err := g.tell(10*time.Second, report{Store: o.Store, Grace: o.Grace}); err != nil {
 		g.Close()
 		return nil, fmt.Errorf("electionguard: %w", err)
 	}
 	return g, nil
-}
-
-// openSelf returns a pidfd of this process. The guard could only open that of a number, which may be
-// another process by then.
-func openSelf() (*os.File, error) {
-	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(os.Getpid()), 0, 0)
-	if errno != 0 {
-		return nil, errno
-	}
-	return os.NewFile(fd, "program"), nil
 }
 
 // The lifeline is a pipe on which nobody writes. The program opens it before it does anything else, and each
@@ -148,13 +140,11 @@ func fcntl(fd uintptr, command, arg int) (int, error) {
 	return int(n), nil
 }
 
-// firstPatience is how long a guard may take until it reads the first line.
-const firstPatience = 10 * time.Second
-
 // guard is the main function of a guard.
 func guard(open Open) error {
 	// systemd, a terminal or pkill may send these to the guard as well, which must outlive the program.
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE,
+		syscall.SIGUSR1, syscall.SIGUSR2)
 	if err := closeInherited(); err != nil {
 		return err
 	}
@@ -169,20 +159,19 @@ func guard(open Open) error {
 	case err != nil:
 		return fmt.Errorf("wait for the program: %w", err)
 	case !ended:
-		return errors.New("the program, or a process that it has started, lives on; its leases expire by themselves")
+		return errors.New("the program, or what it has started, lives on; its leases expire by themselves")
 	}
-	ended := time.Now()
 	time.Sleep(h.grace)
 	if err := s.release(h.nonce, held); err != nil {
 		return fmt.Errorf("the program has ended, and its leases were not released: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "electionguard: the program has ended; what it held is released, %v later\n", time.Since(ended).Round(time.Millisecond))
+	fmt.Fprintln(os.Stderr, "electionguard: the program has ended; what it held is released")
 	return nil
 }
 
 // follow takes in what the program reports, until the pipe is closed or the program needs no guard. While the
-// program holds a lease the store is kept open, and one record is read in each TTL: connecting takes longer
-// than a release.
+// program holds a lease the store is kept open, and one record read in each TTL: connecting takes longer than
+// a release.
 func (h *holdings) follow(reports *os.File, s *store) {
 	lines := make(chan []byte)
 	go func() {
@@ -261,7 +250,8 @@ func await(file int, event int16, until time.Time) (bool, error) {
 	}{fd: int32(file), events: event}
 	for {
 		rest := syscall.NsecToTimespec(int64(max(time.Until(until), 0)))
-		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&rest)), 0, 0, 0)
+		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL,
+			uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(&rest)), 0, 0, 0)
 		switch {
 		case errno == syscall.EINTR:
 		case errno != 0:

@@ -33,14 +33,9 @@ func (s *store) close() {
 	}
 }
 
-// callTimeout is that of a manager by default.
-func callTimeout(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(ttl/4, time.Millisecond))
-}
-
 // read reads the record of an election, so that the store stays open.
 func (s *store) read(election string, ttl time.Duration) {
-	ctx, cancel := callTimeout(context.Background(), ttl)
+	ctx, cancel := context.WithTimeout(context.Background(), ttl/4) // as a manager, by default
 	defer cancel()
 	b, err := s.opened(ctx)
 	if err == nil {
@@ -76,7 +71,7 @@ func (s *store) tryRelease(ctx context.Context, nonce backend.Nonce, held []back
 	if err != nil {
 		return err
 	}
-	ctx, cancel := callTimeout(ctx, held[0].TTL)
+	ctx, cancel := context.WithTimeout(ctx, held[0].TTL/4)
 	defer cancel()
 	if err := backend.CanAdopt(b); err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrInvalid, err)

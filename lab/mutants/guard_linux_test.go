@@ -30,8 +30,8 @@ var guardMutants = []mutant{
 		"Term: h.terms[name],",
 		"Term: 0,", "want \"for 0123456789abcdef: jobs/7", ends("TestTheEndOfTheProgramReleases")},
 	{"a crash counts as a resignation", "holdings.go",
-		"End: backend.Failed}",
-		"End: backend.Released}", "want \"for 0123456789abcdef: jobs/7 failed", ends("TestTheEndOfTheProgramReleases")},
+		"End: backend.Failed,",
+		"End: backend.Released,", "want \"for 0123456789abcdef: jobs/7 failed", ends("TestTheEndOfTheProgramReleases")},
 	{"an orderly end releases", "holdings.go",
 		"	h.ended = h.ended || r.End\n",
 		"", "TestAClosedGuardEndsAndReleasesNothing", ends("TestAClosedGuardEndsAndReleasesNothing")},
@@ -39,6 +39,6 @@ var guardMutants = []mutant{
 		"	time.Sleep(h.grace)\n",
 		"", "the grace has not passed: the guard has released", ends("TestWhatLivesOnHasNotEnded")},
 	{"signals to all end the guard", "main_linux.go",
-		"	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)\n",
+		"	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE,\n		syscall.SIGUSR1, syscall.SIGUSR2)\n",
 		"	signal.Ignore(syscall.SIGPIPE)\n", "TestAGuardOutlivesSignalsToAll", ends("TestAGuardOutlivesSignalsToAll")},
 }
