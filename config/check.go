@@ -24,8 +24,7 @@ type Key struct {
 	FileName, FileVariable string
 }
 
-// Keys returns all keys that this program knows: the general keys and those of each
-// store that it imports.
+// Keys returns all keys of this program: the general ones, and those of each store.
 func Keys() []Key {
 	d := new(input).decoder()
 	d.structure("", nil, reflect.ValueOf(new(general)).Elem(), nil)
@@ -45,8 +44,7 @@ func (d *decoder) checkBackend(name string) {
 	}
 }
 
-// unknownBackend describes why this program has no backend of that name. It returns ""
-// if the program has one.
+// unknownBackend says why this program has no backend of that name; "": it has one.
 func unknownBackend(name string) (problem string) {
 	available := strings.Join(backend.Names(), ", ")
 	switch {
@@ -68,8 +66,7 @@ func (d *decoder) checkSection(name string) {
 	})
 }
 
-// decodeSection returns a function that fills a backend's struct from its section. The
-// function adds problems to those of d.
+// decodeSection returns a function that fills a backend's struct, and adds problems to those of d.
 func (d *decoder) decodeSection(name string) func(into any) error {
 	return func(into any) error {
 		before := len(d.problems)
@@ -81,27 +78,25 @@ func (d *decoder) decodeSection(name string) func(into any) error {
 // serviceLink matches the variables that Kubernetes sets in each pod for each service, such as one
 // that is called "election-mysql". It sets ELECTION_MYSQL_PORT to tcp://10.0.0.1:3306 and never to a
 // number, so a number there is a user's mistake.
-var serviceLink = regexp.MustCompile(`^\w*_(SERVICE_HOST=|SERVICE_PORT[_=]|PORT_[0-9]+_(TCP|UDP|SCTP)[_=]|PORT=[a-z]+://)`)
-
-// electVariables are the variables that "elect run" sets for its command, which may use
-// this package, and the one that names the file of elect.
-var electVariables = []string{"CONFIG", "NAME", "TERM"}
+var serviceLink = regexp.MustCompile(
+	`^\w*_(SERVICE_HOST=|SERVICE_PORT[_=]|PORT_[0-9]+_(TCP|UDP|SCTP)[_=]|PORT=[a-z]+://)`)
 
 // checkEnviron finds misspelt variables: those with the prefix that belong to no key.
 func (d *decoder) checkEnviron() {
 	for _, name := range slices.Sorted(maps.Keys(d.environ)) {
 		rest := strings.TrimPrefix(name, prefix)
+		isOf := func(k Key) bool { return name == k.Variable || name == k.FileVariable }
 		switch {
-		case slices.ContainsFunc(d.keys, func(k Key) bool { return name == k.Variable || name == k.FileVariable }):
+		case slices.ContainsFunc(d.keys, isOf):
 		case serviceLink.MatchString(name + "=" + d.environ[name]):
 		case strings.HasPrefix(rest, "TEST_"), strings.HasPrefix(rest, "BENCH_"): // of this module's tests
-		case slices.Contains(electVariables, rest):
+		case slices.Contains([]string{"CONFIG", "NAME", "TERM"}, rest): // of elect
 		case slices.ContainsFunc(stores, func(s string) bool { // of a store that is not imported
 			return !slices.Contains(backend.Names(), s) && strings.HasPrefix(rest, strings.ToUpper(s)+"_")
 		}):
 		default:
-			d.add(place{clean.Text(name, 100, false), 0}, "", "there is no such key; variables that begin with %s "+
-				"configure elections; correct or rename it, or leave it out of config.Options", prefix)
+			d.add(place{clean.Text(name, 100, false), 0}, "", "there is no such key; variables that begin "+
+				"with %s configure elections; rename it, or leave it out of config.Options", prefix)
 		}
 	}
 }

@@ -53,12 +53,12 @@ type general struct {
 
 // stores are the backends of this module and of its nested modules. A file may have their sections even if
 // the program does not import them.
-var stores = []string{"consul", "curator", "etcd", "file", "kubernetes", "manual", "memory", "migration", "mysql", "mysqltable", "postgres", "redis", "s3", "zookeeper"}
+var stores = strings.Fields("consul curator etcd file kubernetes manual memory migration mysql mysqltable " +
+	"postgres redis s3 zookeeper")
 
-// Open reads a file and the environment and starts a manager on the store that
-// they name: it calls Load and [Config.Open]. If file is empty, it reads the
-// environment alone. The store need not be up. Closing the manager closes the
-// store's client too.
+// Open reads a file and the environment and starts a manager on the store that they name: it calls Load and
+// [Config.Open]. Without a file it reads the environment alone. The store need not be up. Closing the manager
+// closes the store's client.
 func Open(ctx context.Context, file string) (*election.Manager, error) {
 	c, err := Load(file, Options{})
 	if err != nil {
@@ -69,8 +69,7 @@ func Open(ctx context.Context, file string) (*election.Manager, error) {
 
 // Load reads a file and the environment, which overrides the file. It checks syntax, keys, types and the
 // backend's name. It also checks the sections of other stores that this program imports. It does not read
-// files that hold secrets. The error is of class backend.ErrInvalid, or the operating system's if the file
-// cannot be read.
+// files that hold secrets. The error is of class backend.ErrInvalid, or the operating system's.
 func Load(file string, o Options) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, o)
@@ -114,8 +113,7 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 	return &Config{Backend: k.Backend, Election: k.Options, Guard: k.Guard, source: d}, nil
 }
 
-// OpenBackend makes only the store's client, for programs that call election.New
-// themselves. The store need not be up.
+// OpenBackend makes only the store's client, for election.New. The store need not be up.
 func (c *Config) OpenBackend() (backend.Backend, error) {
 	return c.source.open(c.Backend)
 }
@@ -158,10 +156,9 @@ func (c *Config) Validate(ctx context.Context) error {
 }
 
 // Open starts a manager and calls the store once. If the store denies access (a wrong
-// password, a missing right, a missing table), Open returns an error of class
-// backend.ErrDenied that says how to fix it. The store need not be up: if it does not
-// answer, Open logs a warning and the manager keeps trying. Closing the manager closes the
-// store's client too.
+// password, a missing right, a missing table), Open returns an error of class backend.ErrDenied that says how
+// to fix it. The store need not be up: if it does not answer, Open logs a warning and the manager keeps
+// trying. Its Close closes the store's client.
 func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	b, err := c.OpenBackend()
 	if err != nil {
@@ -192,16 +189,16 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 		g.Close() // it holds nothing
 		return nil, err
 	case err != nil:
-		cmp.Or(c.Election.Logger, slog.Default()).Warn("the store does not answer yet", "backend", c.Backend, "error", err)
+		log := cmp.Or(c.Election.Logger, slog.Default())
+		log.Warn("the store does not answer yet", "backend", c.Backend, "error", err)
 	}
 	return m, nil
 }
 
-// wantsGuard reports whether this process is to have a guard. The error says why the store does not allow
-// one.
+// wantsGuard reports whether this process is to have a guard. An error says why the store allows none.
 func (c *Config) wantsGuard(b backend.Backend) (bool, error) {
-	if !c.Guard || c.Election.Observer || b.Guarantees().Expiry == backend.ByKernel { // the kernel needs no guard
-		return false, nil
+	if !c.Guard || c.Election.Observer || b.Guarantees().Expiry == backend.ByKernel {
+		return false, nil // the kernel needs none
 	}
 	if err := backend.CanAdopt(b); err != nil {
 		return false, &election.OptionError{Option: "Guard", Reason: "cannot be set: " + err.Error()}

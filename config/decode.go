@@ -76,8 +76,8 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value, others [
 		if slices.Contains(names, k.Value) {
 			values[k.Value] = v
 		} else {
-			known := slices.Compact(slices.Sorted(slices.Values(names)))
-			d.add(place{d.file, k.Line}, path, "unknown key %s; known are: %s", showKey(k.Value), strings.Join(known, ", "))
+			known := strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", ")
+			d.add(place{d.file, k.Line}, path, "unknown key %s; known are: %s", showKey(k.Value), known)
 		}
 	}
 	for _, f := range fields {
@@ -168,12 +168,8 @@ func (d *decoder) list(at place, key string, n *yaml.Node, v reflect.Value) {
 // scalar decodes a single value. Problems with a string do not show it.
 func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 	wrong := func(format string, args ...any) { d.add(at, key, format, args...) }
-	switch {
-	case n.Kind != yaml.ScalarNode:
+	if n.Kind != yaml.ScalarNode || isNull(n) { // null in a list or a map; elsewhere it counts as not set
 		wrong("must be %s; it is %s", typeName(v.Type()), kindOf(n))
-		return
-	case isNull(n): // in a list or a map; elsewhere null counts as not set
-		wrong("must be %s; it is empty", typeName(v.Type()))
 		return
 	}
 	s := n.Value
@@ -182,7 +178,8 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 		if problem := unknownBackend(s); problem != "" {
 			wrong("%s", problem)
 		}
-		v.Set(reflect.ValueOf(backend.Named{Name: s, Open: func() (backend.Backend, error) { return d.input.open(s) }}))
+		open := func() (backend.Backend, error) { return d.input.open(s) }
+		v.Set(reflect.ValueOf(backend.Named{Name: s, Open: open}))
 	case v.Type() == durationType:
 		x, err := time.ParseDuration(s)
 		if _, number := strconv.ParseFloat(s, 64); err != nil && number == nil {
@@ -199,9 +196,10 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 		}
 		v.SetBool(s == "true")
 	case v.CanInt():
-		x, err := strconv.ParseInt(s, 10, v.Type().Bits())
+		bits := v.Type().Bits()
+		x, err := strconv.ParseInt(s, 10, bits)
 		if err != nil {
-			wrong("%s is not a whole number from %d to %d", show(s), -1<<(v.Type().Bits()-1), 1<<(v.Type().Bits()-1)-1)
+			wrong("%s is not a whole number from %d to %d", show(s), -1<<(bits-1), 1<<(bits-1)-1)
 		}
 		v.SetInt(x)
 	default:
@@ -217,14 +215,14 @@ func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
 	m := map[string]string{}
 	for k, v := range pairs(n) {
 		var item string
-		d.scalar(place{at.source, k.Line}, fmt.Sprintf("%s[%s]", key, showKey(k.Value)), v, reflect.ValueOf(&item).Elem())
+		of := fmt.Sprintf("%s[%s]", key, showKey(k.Value))
+		d.scalar(place{at.source, k.Line}, of, v, reflect.ValueOf(&item).Elem())
 		m[k.Value] = item
 	}
 	v.Set(reflect.ValueOf(m))
 }
 
-// nodeOf turns a variable's value into the node that the file would have for it: a,b
-// into a list and a=b,c=d into a map.
+// nodeOf turns a variable's value into a node of a file: a,b into a list and a=b,c=d into a map.
 func nodeOf(s string, t reflect.Type) *yaml.Node {
 	scalar := func(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 	n := &yaml.Node{Kind: yaml.SequenceNode}
@@ -239,7 +237,8 @@ func nodeOf(s string, t reflect.Type) *yaml.Node {
 		n.Kind = yaml.MappingNode
 		for item := range strings.SplitSeq(s, ",") {
 			if name, value, ok := strings.Cut(item, "="); ok {
-				n.Content = append(n.Content, scalar(strings.TrimSpace(name)), scalar(strings.TrimSpace(value)))
+				name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+				n.Content = append(n.Content, scalar(name), scalar(value))
 			} else if strings.TrimSpace(item) != "" {
 				return scalar(s) // not a map: mapping reports it
 			}
@@ -265,9 +264,9 @@ type field struct {
 func fieldsOf(v reflect.Value, section bool) (fields []field) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		switch {
-		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "", strings.Contains(options, "inline"):
+		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "":
 			fields = append(fields, fieldsOf(v.Field(i), section)...)
 			continue
 		case !f.IsExported() || name == "-":
@@ -283,7 +282,8 @@ func fieldsOf(v reflect.Value, section bool) (fields []field) {
 		if hidden {
 			next.fileName = v.FieldByIndex(file.Index)
 		}
-		next.inFile = section && f.Type.Kind() == reflect.String && !strings.HasSuffix(name, "_file") && (hidden || !found)
+		text := section && f.Type.Kind() == reflect.String && !strings.HasSuffix(name, "_file")
+		next.inFile = text && (hidden || !found)
 		fields = append(fields, next)
 	}
 	return fields

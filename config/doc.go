@@ -4,9 +4,8 @@
 //
 //	m, err := config.Open(ctx, "election.yaml")
 //
-// The file names the store and has a section for each store. It may have sections for
-// several stores; the key backend selects one. So one word, or one environment variable,
-// changes the store:
+// The file names the store and has a section for each store. It may have sections for several stores; the key
+// backend selects one. So one word, or one variable, changes the store:
 //
 //	backend: mysql                          # ELECTION_BACKEND=etcd
 //	ttl: 10s
@@ -48,6 +47,5 @@
 // The configuration is read once; a change needs a restart. A file is plain YAML, without
 // tags, anchors and aliases.
 //
-// All keys, and which variables are exempt from the check: docs/configuration.md. [Keys]
-// lists the keys of a program.
+// All keys, and which variables are exempt: docs/configuration.md. [Keys] lists those of a program.
 package config

@@ -13,8 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse returns the root of a YAML text, or nil if the text is empty.
-// The tree has no aliases, anchors and tags.
+// parse returns the root of a YAML text, without aliases, anchors and tags; nil: the text is empty.
 func parse(source string, text []byte) (root *yaml.Node, p problems) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
@@ -37,8 +36,7 @@ func parse(source string, text []byte) (root *yaml.Node, p problems) {
 	return doc.Content[0], p
 }
 
-// decode reads one document. The parser panics on some texts, as if it had a bug; no
-// text may end the program.
+// decode reads one document. The parser panics on some texts; no text may end the program.
 func decode(d *yaml.Decoder, into *yaml.Node) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -50,15 +48,14 @@ func decode(d *yaml.Decoder, into *yaml.Node) (err error) {
 
 var lineOf = regexp.MustCompile(`^line (\d+): `)
 
-// syntaxError describes an error of the parser and returns its line. It does not
-// quote the text.
+// syntaxError describes an error of the parser and returns its line, without the text.
 func syntaxError(err error) (line int, problem string) {
 	problem = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := lineOf.FindStringSubmatch(problem); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		problem = problem[len(m[0]):]
 	}
-	if strings.HasPrefix(problem, "unknown anchor") { // it quotes the value, which may be a password that begins with *
+	if strings.HasPrefix(problem, "unknown anchor") { // it quotes the value, which may be a password
 		return line, "a value begins with *, which means an alias in YAML; put the value in quotes"
 	}
 	return line, "not YAML: " + problem
@@ -70,7 +67,7 @@ func syntaxError(err error) (line int, problem string) {
 func checkPlain(source string, n *yaml.Node, p *problems) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
 		p.add(place{source, n.Line}, "",
-			"aliases (*name), anchors (&name) and tags (!name) are not allowed; if it is meant as a value, quote it")
+			"aliases (*name), anchors (&name) and tags (!name) are not allowed; a value goes in quotes")
 	}
 	first := map[string]int{}
 	for k := range pairs(n) {
@@ -78,7 +75,8 @@ func checkPlain(source string, n *yaml.Node, p *problems) {
 		case k.Kind != yaml.ScalarNode:
 			p.add(place{source, k.Line}, "", "a key must be a word; this one is %s", kindOf(k))
 		case first[k.Value] > 0:
-			p.add(place{source, k.Line}, "", "the key %s appears a second time; the first is on line %d", showKey(k.Value), first[k.Value])
+			p.add(place{source, k.Line}, "", "the key %s appears a second time; the first is on line %d",
+				showKey(k.Value), first[k.Value])
 		}
 		first[k.Value] = k.Line
 	}
@@ -106,10 +104,12 @@ func isNull(n *yaml.Node) bool {
 }
 
 func kindOf(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
+	switch {
+	case isNull(n):
+		return "empty"
+	case n.Kind == yaml.MappingNode:
 		return "a section with keys"
-	case yaml.SequenceNode:
+	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	}
 	return "a single value"

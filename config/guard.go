@@ -8,14 +8,12 @@ import (
 	"github.com/go-election/go-election/electionguard"
 )
 
-// RunGuard must be the first call of main in a program whose configuration may say "guard: true". In
-// the program it returns at once; in its guard, which is the same binary, it never returns. See
-// package electionguard.
+// RunGuard must be the first call of main in a program whose configuration may say "guard: true". In the
+// program it returns at once; in its guard (the same binary) it never returns. See electionguard.
 func RunGuard() { electionguard.Main(openInGuard) }
 
-// StartGuard starts the guard of this process, which opens the same store: c.Election.Guard is meant
-// for it. [Config.Open] does so if the configuration says "guard: true". The errors are those of
-// electionguard.Start.
+// StartGuard starts the guard of this process, which opens the same store: c.Election.Guard is meant for it.
+// [Config.Open] calls it for "guard: true". The errors are those of electionguard.Start.
 func (c *Config) StartGuard() (*electionguard.Guard, error) {
 	s := c.source
 	store, err := json.Marshal(guarded{c.Backend, s.file, s.text, s.environ})
