@@ -3,7 +3,6 @@ package electionhttp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -24,12 +23,11 @@ const (
 	Depose   Verb = "depose"   // the leader of the election loses its lease and does not campaign for one TTL
 )
 
-// An Action is the body of POST /actions. Pause, Resume and Resign concern only this
-// process. Nominate and Depose are written to the store and concern the leader in any
-// process.
+// An Action is the body of POST /actions. Pause, Resume and Resign concern only this process. Nominate and
+// Depose are written to the store and concern any leader.
 type Action struct {
 	Verb     Verb   `json:"action"`
-	Election string `json:"election"` // one that this process has joined; with Pause and Resume, empty means all
+	Election string `json:"election"` // that this process has joined; empty: all, with Pause and Resume
 	ID       string `json:"id"`       // of the nominee; only with Nominate
 }
 
@@ -72,10 +70,10 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		log.Info("electionhttp: did an action")
-		reply(w, http.StatusOK, doneJSON{Done: true})
-	case a.Verb == Resign && ctx.Err() != nil:
+		reply(w, http.StatusOK, map[string]bool{"done": true})
+	case a.Verb == Resign && ctx.Err() != nil: // it is still under way
 		log.Info("electionhttp: began an action")
-		reply(w, http.StatusAccepted, doneJSON{Done: false})
+		reply(w, http.StatusAccepted, map[string]bool{"done": false})
 	default:
 		log.Warn("electionhttp: an action failed", "error", err)
 		h.failStore(w, err)
@@ -86,30 +84,22 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 // headers that a browser sets and by a content type that no HTML form can send.
 func (h *Handler) readAction(w http.ResponseWriter, r *http.Request) (a Action, status int, problem string) {
 	if err := h.csrf.Check(r); err != nil {
-		h.log.Warn("electionhttp: refused an action from another site", "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
+		h.log.Warn("electionhttp: refused an action from another site",
+			"origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
 		return a, http.StatusForbidden, "the request comes from another site's page"
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" {
 		return a, http.StatusUnsupportedMediaType, "the body must be application/json"
 	}
 
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	d.DisallowUnknownFields()
-	err := d.Decode(&a)
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return a, http.StatusRequestEntityTooLarge, "the body is too long"
-	}
-	if err != nil {
-		return a, http.StatusBadRequest, "the body is not an action"
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return a, http.StatusBadRequest, "the body has more than one action"
+	err = d.Decode(&a)
+	if _, end := d.Token(); err != nil || end != io.EOF {
+		return a, http.StatusBadRequest, "the body is not one action"
 	}
 	return a, http.StatusBadRequest, a.check()
-}
-
-type doneJSON struct {
-	Done bool `json:"done"` // false: the resignation is still under way
 }
 
 // check returns the problem with an action, or "".

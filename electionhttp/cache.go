@@ -31,7 +31,7 @@ func (c *cache[T]) get(key string, read func() (T, error)) (T, error) {
 	return c.newest(key, read, time.Hour)
 }
 
-// newest returns the newest result. If that is not fresh, a read begins, for which newest waits at most for
+// newest returns the newest result. If that is not fresh, a read begins, for which it waits at most for
 // patience.
 func (c *cache[T]) newest(key string, read func() (T, error), patience time.Duration) (value T, err error) {
 	c.mu.Lock()

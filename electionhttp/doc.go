@@ -32,8 +32,7 @@
 // # Security
 //
 // The handler shows names, ids, addresses and terms; metadata and the texts of errors only with
-// [Options.Details]. It never shows nonces: a process that knows a nonce and can write to the store
-// can forge a renewal.
+// [Options.Details]. It never shows nonces: with a nonce and access to the store a renewal can be forged.
 //
 // Without [Options.Authorize] nothing can be changed. With it, the handler refuses a POST of
 // another site's page ([http.CrossOriginProtection]); then Authorize decides. It should ask for a

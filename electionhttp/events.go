@@ -3,13 +3,9 @@ package electionhttp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
-
-	"github.com/go-election/go-election/election"
 )
 
 const (
@@ -38,31 +34,25 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "too many streams are open")
 		return
 	}
-	if send, ok := startStream(w); ok {
-		since := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since"))
-		h.sendChanges(r.Context(), since, only, query.Get("states") != "no", send)
-	}
+	since := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since"))
+	h.sendChanges(r.Context(), since, only, query.Get("states") != "no", startStream(w))
 }
 
 // startStream sends the headers of a stream and returns a function that sends data and
 // reports whether the client has accepted it in time.
-func startStream(w http.ResponseWriter) (send func([]byte) bool, ok bool) {
-	// The server's own time limits are for requests that end.
+func startStream(w http.ResponseWriter) (send func([]byte) bool) {
+	// The server's own time limits are for requests that end. What has none cannot set one, either.
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, false
-	}
+	control.SetReadDeadline(time.Time{})
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("X-Accel-Buffering", "no") // nginx
 	w.WriteHeader(http.StatusOK)
 	return func(data []byte) bool {
-		if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return false
-		}
+		control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		_, err := w.Write(data)
 		return err == nil && control.Flush() == nil
-	}, true
+	}
 }
 
 // sendChanges sends the changes after one, of one election or of all (""), until the stream ends. If that
@@ -105,13 +95,12 @@ func (h *Handler) sendChanges(ctx context.Context, since, only string, states bo
 	}
 }
 
-// appendStates appends the states of all elections, or of one, and then the id to resume at. It reads them
-// after that id, so they include all changes up to it; one that follows at once may be in both.
+// appendStates appends the states of all elections, or of one, and then the id to resume at. Each change ends
+// the snapshots before it, so they include all up to it; one that follows at once may be in both.
 func (h *Handler) appendStates(data []byte, id, only string, wanted bool) []byte {
 	if wanted {
-		list := h.manager.Status().Elections
-		slices.SortFunc(list, func(a, b election.ElectionStatus) int { return cmp.Compare(a.Election, b.Election) })
-		for _, e := range list {
+		s, _ := h.snapshot()
+		for _, e := range s.Elections {
 			if only == "" || only == e.Election {
 				data = append(data, frame("state", "", changeOf("", e.Event, h.options.Details))...)
 			}

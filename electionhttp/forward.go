@@ -39,8 +39,8 @@ type ForwardOptions struct {
 
 	// URL returns where a leader serves. Default: its Address, which may be host:port or a URL that begins
 	// with http:// or https://. The address comes from the store: whoever can write to the store can direct
-	// requests elsewhere, so a URL function should refuse what is not one of your hosts. An error answers the
-	// request with 502.
+	// requests elsewhere, so a URL function should refuse what is not one of your hosts. An error answers
+	// 502.
 	URL func(leader election.Candidate) (*url.URL, error)
 
 	// Transport sends requests to the leader. Default: like [http.DefaultTransport], without a proxy.
@@ -57,19 +57,17 @@ type ForwardOptions struct {
 // waits; after ForwardOptions.Wait the answer is 503. If the leader cannot be reached, a request whose method
 // is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) and whose body has at most 64 KiB is sent once more
 // when another process leads. Any other is never sent twice: the answer is 502, and the leader may have
-// served the request. A request whose leader has been followed by another one is given up: its host may be
-// gone.
+// served the request. A request whose leader was followed by another one is given up.
 //
 // Request and answer have the leader's term in [TermHeader]: next sends it with every write, so that the
 // systems it writes to can refuse an earlier leader. The context of the request ends when the leadership
 // does. A request that was forwarded by somebody who knows of a later term, or that arrives where nobody
 // leads, is refused with 421: so no request goes in circles.
 //
-// A client can set the headers itself. It gains nothing: a header that the client sets is replaced, or the
-// request is refused.
+// A client can set the headers itself. It gains nothing: they are replaced, or the request is refused.
 func Forward(e *election.Election, next http.Handler, o ForwardOptions) (http.Handler, error) {
 	if e == nil || next == nil {
-		return nil, fmt.Errorf("electionhttp: %w: Forward needs an election and a handler", backend.ErrInvalid)
+		return nil, fmt.Errorf("electionhttp: %w: Forward needs an election and handler", backend.ErrInvalid)
 	}
 	o.Wait = cmp.Or(o.Wait, 10*time.Second)
 	if o.URL == nil {
@@ -97,8 +95,9 @@ type forwarder struct {
 // Errors of a request that was not answered. The client sees their texts.
 var (
 	errVacant    = errors.New("nobody leads")
-	errNoAddress = errors.New("the leader has no address that a request can be sent to: see Address in its options")
-	errUnreached = errors.New("the leader could not be reached, or is no longer the leader; it may have served the request")
+	errNoAddress = errors.New("the leader has no address for requests: see Address in its options")
+	errUnreached = errors.New("the leader could not be reached, or is no longer the leader; " +
+		"it may have served the request")
 )
 
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -130,8 +129,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // try serves a request here, or sends it to the leader, whose term it returns. While nobody leads, or only a
-// leader of the term after or of an earlier one is known, it waits. If it returns an error, nothing was
-// answered.
+// leader of the term after or of an earlier one is known, it waits. After an error nothing was answered.
 func (f *forwarder) try(w http.ResponseWriter, r *http.Request, after uint64) (term uint64, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.options.Wait)
 	defer cancel()
@@ -155,7 +153,7 @@ func (f *forwarder) receive(w http.ResponseWriter, r *http.Request) {
 	var l *election.Leadership // in the term that the other process knows of, or a later one
 	if err == nil {
 		f.await(ctx, func() bool {
-			heard := f.election.Current().Term >= known // before the next line: a leadership begins before it is told
+			heard := f.election.Current().Term >= known // first: a leadership begins before it is told
 			if l = f.election.Leadership(); l != nil && l.Term < known {
 				l = nil
 			}
@@ -185,7 +183,9 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, l *election.Le
 }
 
 // find waits until a leader of a later term than after is known: this process, or another one.
-func (f *forwarder) find(ctx context.Context, after uint64) (own *election.Leadership, known election.Event, ok bool) {
+func (f *forwarder) find(ctx context.Context, after uint64) (
+	own *election.Leadership, known election.Event, ok bool,
+) {
 	ok = f.await(ctx, func() bool {
 		if own = f.election.Leadership(); own != nil && own.Term >= after {
 			return true
@@ -196,8 +196,7 @@ func (f *forwarder) find(ctx context.Context, after uint64) (own *election.Leade
 	return own, known, ok
 }
 
-// await waits until done returns true, which it asks again after each event. It returns false if ctx ends
-// before.
+// await waits until done returns true, again after each event. It returns false if ctx ends before.
 func (f *forwarder) await(ctx context.Context, done func() bool) bool {
 	for {
 		f.mu.Lock()
@@ -222,8 +221,7 @@ func (f *forwarder) event(election.Event) {
 	f.changed = make(chan struct{})
 }
 
-// send forwards a request. It gives up a leader that another one has followed: its host may be gone, and
-// never answer.
+// send forwards a request. It gives up a leader that another one has followed: its host may be gone.
 func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to election.Event) (err error) {
 	target, err := f.options.URL(to.Leader)
 	if err != nil {
@@ -258,10 +256,9 @@ func (f *forwarder) send(w http.ResponseWriter, r *http.Request, to election.Eve
 	return err
 }
 
-// replayable returns a function that makes a request ready to be sent once more, or nil if it must not be
-// sent twice.
+// replayable returns a function that makes a request ready to be sent again; nil: it must not be.
 func replayable(r *http.Request) (again func(), err error) {
-	idempotent := []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
+	idempotent := []string{"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
 	if !slices.Contains(idempotent, r.Method) || r.ContentLength < 0 || r.ContentLength > maxReplay {
 		return nil, nil
 	}

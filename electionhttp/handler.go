@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
@@ -18,12 +19,9 @@ import (
 
 // Options configures a Handler. With the zero value nothing can be changed over HTTP.
 type Options struct {
-	// Authorize decides about each action: nil allows it. An error is logged; the
-	// client sees only 403. Authorize runs on the request's goroutine, after the
-	// check that the request does not come from another site's page. It may use
-	// values that a wrapper around the handler has put into the request's context.
-	// Default: nil, which allows nothing: POST answers 403 and the page has no
-	// buttons.
+	// Authorize decides about each action: nil allows it. An error is logged; the client sees only 403.
+	// Authorize runs on the request's goroutine, with its context, after the check that it does not come from
+	// another site's page. Default: nil, which allows nothing: POST answers 403.
 	Authorize func(*http.Request, Action) error
 
 	// Details shows the free text of other processes and of the store: the metadata
@@ -35,8 +33,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A Handler serves the status of one manager over HTTP. It is safe for concurrent
-// use. See the package documentation for its paths.
+// A Handler serves the status of one manager over HTTP. It is safe for concurrent use.
 type Handler struct {
 	manager *election.Manager
 	options Options
@@ -60,21 +57,20 @@ type Handler struct {
 //go:embed page
 var page embed.FS
 
-// New returns a handler for the elections that m has joined and will join. It watches
-// m; the caller closes m, before or after the handler. Without m it returns an error of
-// class backend.ErrInvalid.
+// New returns a handler for the elections that m joins. The caller closes m, before or after the handler.
+// Without m the error is of class backend.ErrInvalid.
 func New(m *election.Manager, options Options) (*Handler, error) {
-	h := &Handler{manager: m, options: options, csrf: http.NewCrossOriginProtection(), mux: http.NewServeMux()}
 	if m == nil {
 		return nil, fmt.Errorf("electionhttp: %w: the manager is nil", backend.ErrInvalid)
 	}
-	h.observer = m.Status().Observer
+	h := &Handler{manager: m, options: options, observer: m.Status().Observer}
+	h.csrf, h.mux = http.NewCrossOriginProtection(), http.NewServeMux()
 	h.log = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	h.routes()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.seen = changeLog{instance: rand.Text()[:10], next: make(chan struct{})}
 	h.streams = make(chan struct{}, maxStreams)
-	h.snapshots.keep = keepSnapshot
+	h.snapshots.keep = 100 * time.Millisecond // they cost the manager's loop time; strangers may ask often
 	h.records.keep = keepRead
 	h.members.keep = keepRead
 	h.sinces.keep = keepSinces
@@ -120,8 +116,9 @@ func (h *Handler) routes() {
 // setSecurityHeaders sets the headers of every answer. The page may load files and call
 // paths of its own server only; nothing is inline, and no other page can frame it.
 func setSecurityHeaders(head http.Header) {
-	head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
+	head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; "+
+		"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "+
+		"require-trusted-types-for 'script'; trusted-types 'none'")
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("X-Frame-Options", "DENY")
 	head.Set("Referrer-Policy", "no-referrer")
@@ -146,10 +143,7 @@ func number(w http.ResponseWriter, r *http.Request, key string, def, limit int) 
 }
 
 func marshal(v any) []byte {
-	data, err := json.Marshal(v)
-	if err != nil { // only a time out of range can fail, and no caller has one
-		return []byte(`{"error":"cannot be written as JSON"}`)
-	}
+	data, _ := json.Marshal(v) // only a time out of range can fail, and no caller has one
 	return append(data, '\n')
 }
 
@@ -168,6 +162,8 @@ func fail(w http.ResponseWriter, status int, text string) {
 // failStore answers after an error of the store or of the manager.
 func (h *Handler) failStore(w http.ResponseWriter, err error) {
 	e := describe(err, h.options.Details)
-	status := map[string]int{"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict}[e.Error]
+	status := map[string]int{
+		"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict,
+	}[e.Error]
 	reply(w, cmp.Or(status, http.StatusServiceUnavailable), e)
 }

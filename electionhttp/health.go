@@ -21,14 +21,14 @@ func (h *Handler) healthz(w http.ResponseWriter, r *http.Request) {
 // readyz answers whether this process can take part, leading or not.
 func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) {
 	s := h.manager.Status()
-	known := slices.ContainsFunc(s.Elections, func(e election.ElectionStatus) bool { return e.Kind != election.Unknown })
+	isKnown := func(e election.ElectionStatus) bool { return e.Kind != election.Unknown }
 	problem := ""
 	switch {
 	case s.Unhealthy:
 		problem = "the health check fails"
 	case s.Unreachable, len(s.Elections) == 0 && s.Err != nil:
 		problem = "the store does not answer"
-	case len(s.Elections) > 0 && !known:
+	case len(s.Elections) > 0 && !slices.ContainsFunc(s.Elections, isKnown):
 		problem = "no state of any election is known yet"
 	}
 	if problem != "" {

@@ -9,24 +9,20 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// alarmFor is how long an election whose leader crashed raises an alarm if no process
-// campaigns for it.
-const alarmFor = time.Hour
-
 // idle reports whether an election has no leader although nothing is wrong: no process campaigns for it, and
-// it never had a leader, or the last one released the lease or was lost more than alarmFor ago. A leader that
+// it never had a leader, or the last one released the lease or was lost more than an hour ago. A leader that
 // crashed recently without a standby is an outage, not an idle election.
 func (h *Handler) idle(e *election.ElectionStatus, c campaigns) bool {
 	wanted := e.Campaigning || e.Stuck || e.Paused || c == nil || c.of(e.Election) > 0
 	if e.Kind != election.Vacant || wanted {
 		return false
 	}
-	orderly := e.Previous.ID == "" || e.Reason == election.ReasonReleased || e.Reason == election.ReasonForgotten
-	return orderly || time.Since(cmp.Or(h.since(e), e.Time)) > alarmFor
+	orderly := []election.Reason{election.ReasonReleased, election.ReasonForgotten}
+	return e.Previous.ID == "" || slices.Contains(orderly, e.Reason) ||
+		time.Since(cmp.Or(h.since(e), e.Time)) > time.Hour
 }
 
-// alone reports whether nobody could take over from the leader of an election, as far as the members are
-// known.
+// alone reports whether nobody could take over from a leader, as far as the members are known.
 func alone(e *election.ElectionStatus, c campaigns) bool {
 	return e.Kind == election.Elected && c != nil && c.of(e.Election) <= 1
 }
@@ -66,8 +62,7 @@ func (h *Handler) readMembers() (m membership, err error) {
 	return m, nil
 }
 
-// campaigns returns those of the last time when the members were read. It does not wait for long: the store
-// may hang.
+// campaigns returns those of the last reading of the members. It does not wait for long.
 func (h *Handler) campaigns() campaigns {
 	m, _ := h.members.newest("", h.readMembers, 250*time.Millisecond)
 	return m.campaigns

@@ -12,8 +12,7 @@ type leaderJSON struct {
 	Term     string `json:"term"`
 }
 
-// leader answers a load balancer: 200 if this process leads, 503 if not. It compares the clock with the
-// lease's deadline last.
+// leader answers a load balancer: 200 if this process leads, 503 if not. It looks at the clock last.
 func (h *Handler) leader(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	e := h.manager.Election(name)
@@ -27,15 +26,14 @@ func (h *Handler) leader(w http.ResponseWriter, r *http.Request) {
 	}
 	ev := e.Current()
 	if l := e.Leadership(); l != nil && l.Leading() {
-		reply(w, http.StatusOK, leaderJSON{Election: name, Leading: true, Leader: h.manager.ID(), Term: term(l.Term)})
+		reply(w, http.StatusOK, leaderJSON{name, true, h.manager.ID(), term(l.Term)})
 		return
 	}
 	if ev.Leading {
 		ev.Leader.ID = "" // this process, which has just stopped leading
 	}
-	reply(w, http.StatusServiceUnavailable, leaderJSON{Election: name, Leader: ev.Leader.ID, Term: term(ev.Term)})
+	reply(w, http.StatusServiceUnavailable, leaderJSON{name, false, ev.Leader.ID, term(ev.Term)})
 }
 
-// term is a string in JSON: a term has up to 62 bits, and many readers of JSON keep only
-// 53 bits of a number.
+// term is a string in JSON: many readers of JSON keep only 53 bits of a number.
 func term(t uint64) string { return strconv.FormatUint(t, 10) }

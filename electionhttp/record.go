@@ -104,12 +104,9 @@ func pending(r backend.Request, term uint64) *Request {
 	return &Request{r.Kind, r.ID}
 }
 
-// maxCandidates is the greatest number of candidates of an election that are shown.
-const maxCandidates = 1000
-
 // CandidatesFor returns the members that could lead an election: its leader, and those that have announced
-// within two of their TTLs that they campaign for it. The leader comes first, the others follow by id, at
-// most 1,000 in all.
+// within two of their TTLs that they campaign for it. The leader comes first, then the others by id, at most
+// 1,000.
 func CandidatesFor(r backend.Record, members []backend.Member) []Member {
 	list := []Member{}
 	for _, m := range members {
@@ -134,7 +131,7 @@ func CandidatesFor(r backend.Record, members []backend.Member) []Member {
 		}
 		return 1
 	})
-	return list[:min(len(list), maxCandidates)]
+	return list[:min(len(list), 1000)]
 }
 
 // leads reports whether a member holds the lease. A holder without a nonce is known by its id.
@@ -155,8 +152,7 @@ type electionAnswer struct {
 	Record  *Record   `json:"record"` // null: the store could not be read
 }
 
-// election answers with everything about one election: the state that this process knows,
-// and the store's record.
+// election answers with what this process knows of one election, and the store's record.
 func (h *Handler) election(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	e := h.manager.Election(name)

@@ -8,8 +8,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A store may have any number of records, so one reading serves all clients for a while, and has limits of
-// its own.
+// A store may have any number of records, so one reading serves all clients for a while, and is limited.
 const (
 	keepSinces = 10 * time.Second
 	maxSinces  = 10_000

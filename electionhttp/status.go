@@ -105,15 +105,11 @@ func describe(err error, details bool) (j errorJSON) {
 	case errors.Is(err, backend.ErrStale):
 		j.Error = "stale"
 	default:
-		class := map[error]string{backend.ErrDenied: "denied", backend.ErrInvalid: "invalid"}[backend.Class(err)]
-		j.Error = cmp.Or(class, "unavailable")
+		classes := map[error]string{backend.ErrDenied: "denied", backend.ErrInvalid: "invalid"}
+		j.Error = cmp.Or(classes[backend.Class(err)], "unavailable")
 	}
 	return j
 }
-
-// keepSnapshot is for how long requests share a snapshot if nothing changes: it costs the manager's loop some
-// time, and strangers may send many requests.
-const keepSnapshot = 100 * time.Millisecond
 
 // A snapshot is the manager's status at a time, with elections in byte order of names.
 type snapshot struct {
@@ -122,9 +118,10 @@ type snapshot struct {
 }
 
 func (h *Handler) snapshot() (election.Status, time.Time) {
+	byName := func(a, b election.ElectionStatus) int { return strings.Compare(a.Election, b.Election) }
 	s, _ := h.snapshots.get("", func() (snapshot, error) {
 		s := snapshot{at: time.Now(), status: h.manager.Status()}
-		slices.SortFunc(s.status.Elections, func(a, b election.ElectionStatus) int { return strings.Compare(a.Election, b.Election) })
+		slices.SortFunc(s.status.Elections, byName)
 		return s, nil
 	})
 	return s.status, s.at
@@ -173,8 +170,10 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 
 // states are those that a query can select and that are counted. An election can be in several.
 var states = map[string]func(e *election.ElectionStatus, c campaigns) bool{
-	"here":    func(e *election.ElectionStatus, _ campaigns) bool { return e.Leading },
-	"others":  func(e *election.ElectionStatus, _ campaigns) bool { return e.Kind == election.Elected && !e.Leading },
+	"here": func(e *election.ElectionStatus, _ campaigns) bool { return e.Leading },
+	"others": func(e *election.ElectionStatus, _ campaigns) bool {
+		return e.Kind == election.Elected && !e.Leading
+	},
 	"vacant":  func(e *election.ElectionStatus, _ campaigns) bool { return e.Kind == election.Vacant },
 	"unknown": func(e *election.ElectionStatus, _ campaigns) bool { return e.Kind == election.Unknown },
 	"paused":  func(e *election.ElectionStatus, _ campaigns) bool { return e.Paused },
@@ -183,8 +182,8 @@ var states = map[string]func(e *election.ElectionStatus, c campaigns) bool{
 }
 
 func matches(e *election.ElectionStatus, lower string) bool {
-	return strings.Contains(strings.ToLower(e.Election), lower) || strings.Contains(strings.ToLower(e.Leader.ID), lower) ||
-		strings.Contains(strings.ToLower(e.Leader.Address), lower)
+	text := e.Election + "\n" + e.Leader.ID + "\n" + e.Leader.Address
+	return strings.Contains(strings.ToLower(text), lower)
 }
 
 // urgency ranks elections by how much they need attention.
@@ -209,11 +208,12 @@ func (h *Handler) urgency(e *election.ElectionStatus, c campaigns) int {
 // describe returns the status of the process, without its elections.
 func (h *Handler) describe(s election.Status, now time.Time, c campaigns) statusJSON {
 	j := statusJSON{
-		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
-		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
-		Store:     storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds(), errorJSON: describe(s.Err, h.options.Details)},
-		Elections: []electionJSON{},
+		ID: s.ID, Backend: s.Backend, Now: now.UTC(),
+		TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
+		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed,
+		Actions: h.options.Authorize != nil, Elections: []electionJSON{},
 	}
+	j.Store = storeJSON{s.Location, "ok", s.Contact.Milliseconds(), describe(s.Err, h.options.Details)}
 	switch {
 	case s.Unreachable:
 		j.Store.State = "unreachable"
@@ -250,7 +250,9 @@ func (h *Handler) count(s election.Status, known campaigns) (counts map[string]i
 	for id, n := range leads {
 		leaders = append(leaders, leadsJSON{clean.Text(id, backend.MaxID, false), n})
 	}
-	slices.SortFunc(leaders, func(a, b leadsJSON) int { return cmp.Or(b.Leads-a.Leads, strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(leaders, func(a, b leadsJSON) int {
+		return cmp.Or(b.Leads-a.Leads, strings.Compare(a.ID, b.ID))
+	})
 	return counts, leaders[:min(len(leaders), 10)]
 }
 
@@ -264,8 +266,7 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time, c 
 		j.Since = now.UTC()
 	}
 	if e.Remaining >= 0 {
-		remaining := e.Remaining.Milliseconds()
-		j.Remaining = &remaining
+		j.Remaining = new(e.Remaining.Milliseconds())
 	}
 	if e.Kind != election.Unknown && !e.Leading {
 		if since := h.since(e); !since.IsZero() && since.Before(j.Since) {
