@@ -16,7 +16,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 		return nil, err
 	}
 	if b.stage != Both {
-		return b.needed()[0].Renew(ctx, held)
+		return b.Needed()[0].Renew(ctx, held)
 	}
 
 	var got [2][]backend.Answer
@@ -64,7 +64,7 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 		return err
 	}
 	if b.stage != Both {
-		return b.needed()[0].Request(ctx, requests)
+		return b.Needed()[0].Request(ctx, requests)
 	}
 
 	var errs []error
@@ -156,7 +156,7 @@ func (b *Backend) Adopt(nonce backend.Nonce, held []backend.Held) error {
 // CanAdopt reports whether each lease that a leader of this stage must hold is free when it has been
 // released for the dead leader: see [backend.CanAdopt]. Where the kernel frees it, nothing is to be done.
 func (b *Backend) CanAdopt() error {
-	for _, store := range b.needed() {
+	for _, store := range b.Needed() {
 		if store.Guarantees().Expiry == backend.ByKernel {
 			continue
 		}

@@ -86,9 +86,6 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Stage returns the stage of this process.
-func (b *Backend) Stage() Stage { return b.stage }
-
 // Stores returns the two stores, for callers that inspect each of them. They belong to the
 // Backend. At stage From, to is nil.
 func (b *Backend) Stores() (from, to backend.Backend) { return b.stores[older], b.stores[newer] }
@@ -106,8 +103,8 @@ func (b *Backend) Location() string {
 	return where
 }
 
-// needed returns the stores by which a process leads at this stage.
-func (b *Backend) needed() []backend.Backend {
+// Needed returns the stores by which a process leads at this stage.
+func (b *Backend) Needed() []backend.Backend {
 	switch b.stage {
 	case From:
 		return b.stores[:newer]
@@ -170,7 +167,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 // Prepare implements [backend.Preparer], for the stores that this stage uses.
 func (b *Backend) Prepare(ctx context.Context) error {
 	var errs []error
-	for _, store := range b.needed() {
+	for _, store := range b.Needed() {
 		if p, ok := store.(backend.Preparer); ok {
 			errs = append(errs, p.Prepare(ctx))
 		}

@@ -14,14 +14,10 @@ import (
 	"github.com/go-election/go-election/electionshard"
 )
 
-// campaign campaigns until the command has ended by itself, or until elect is asked to end. It
-// returns the exit code.
+// campaign campaigns until the command has ended, or elect is to end. It returns the exit code.
 func (r *runner) campaign(m *election.Manager) (int, error) {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
-		signal.Notify(signals, syscall.SIGHUP)
-	}
+	catch(signals, syscall.SIGWINCH)
 	defer signal.Stop(signals)
 
 	m.Watch(r.watch)
@@ -82,8 +78,8 @@ func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan
 }
 
 // handleSignal passes a signal on to the command. The first signal that asks elect to end makes the command
-// end, the second kills it. If no command runs, handleSignal reports whether elect should end: also at
-// SIGHUP, since its terminal has closed, and elect must not start a command without the terminal.
+// end, the second kills it. If no command runs, it reports whether elect should end: also at SIGHUP, since
+// its terminal is gone.
 func (r *runner) handleSignal(s syscall.Signal) (end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +88,7 @@ func (r *runner) handleSignal(s syscall.Signal) (end bool) {
 		end = isTermination(s) || s == syscall.SIGHUP
 		r.stopping = r.stopping || end
 	case !isTermination(s):
-		r.child.signal(s)
+		r.child.send("signal", int64(s))
 	case r.stopping:
 		r.say("%v again: killing the command", s)
 		r.child.kill()
@@ -152,10 +148,10 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	return cmp.Or(c.err, ended) // the reason that watch tells
 }
 
-// startCommand starts the command with its guard, which inherits lock unless that is nil. It
-// returns nil if elect is ending.
+// startCommand starts the command with its guard, which inherits lock. It returns nil if elect is ending.
 func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *child, err error) {
-	environ := append(slices.Clip(r.environ), fmt.Sprintf("ELECTION_TERM=%d", lead.Term), "ELECTION_NAME="+lead.Election())
+	environ := append(slices.Clip(r.environ),
+		fmt.Sprintf("ELECTION_TERM=%d", lead.Term), "ELECTION_NAME="+lead.Election())
 	r.mu.Lock()
 	if !r.stopping {
 		r.started = true
@@ -169,8 +165,7 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	return c, err
 }
 
-// awaitExpiry waits until a lease that could not be renewed is lost, so that the store records a
-// failed leadership and not a released one. It returns early if a renewal succeeds after all.
+// awaitExpiry waits until a lease that could not be renewed is lost, to be recorded as failed, or is renewed.
 func awaitExpiry(ctx context.Context, lead *election.Leadership) {
 	for before := lead.Remaining(); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		remaining := lead.Remaining()

@@ -37,8 +37,7 @@ type child struct {
 	err      error // why the command could not be started
 }
 
-// startChild starts the guard, which starts the command. lock may be nil. After an error elect ends, and
-// with it what is open.
+// startChild starts the guard, which starts the command. lock may be nil. After an error elect ends.
 func (r *runner) startChild(lead *election.Leadership, environ []string, lock *os.File) (*child, error) {
 	c := &child{runner: r, lead: lead, ask: make(chan syscall.Signal, 1), done: make(chan struct{})}
 	ordersIn, ordersOut, err1 := os.Pipe()
@@ -106,8 +105,7 @@ func (c *child) readReports(reports *os.File) {
 	c.orders.Close()
 }
 
-// killOrphans kills and reaps all descendants of this process but one. It is called after the guard
-// has died.
+// killOrphans kills and reaps all descendants of this process but one. The guard has died.
 func killOrphans(spared int) {
 	for {
 		left := false
@@ -129,15 +127,14 @@ func killOrphans(spared int) {
 	}
 }
 
-// send sends an order to the guard. If the guard is stopped and the pipe is full, the order is
-// lost. That is safe: the guard then has an older, earlier deadline.
+// send sends an order to the guard. If that is stopped and the pipe is full, it is lost: the guard has an
+// earlier deadline.
 func (c *child) send(word string, n int64) {
 	c.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	fmt.Fprintf(c.orders, "%s %d\n", word, n)
 }
 
-// extend tells the guard until when the lease is trusted. It reads the clock before
-// Remaining, so the deadline is never later than the lease's.
+// extend tells the guard until when the lease is trusted. The clock is read first, so it is never too late.
 func (c *child) extend() {
 	now := boottime()
 	if remaining := c.lead.Remaining(); remaining > 0 && now+remaining > c.deadline {
@@ -146,9 +143,8 @@ func (c *child) extend() {
 	}
 }
 
-// supervise keeps the guard informed until the command and all its descendants are dead. It
-// ends the command when ctx ends, because the leadership is lost, or when a signal arrives on
-// c.ask, while the lease is still renewed.
+// supervise keeps the guard informed until the command and all its descendants are dead. It ends the command
+// when ctx ends, since the leadership is lost, or at a signal on c.ask, while the lease is renewed.
 func (c *child) supervise(ctx context.Context) {
 	tick := time.NewTicker(c.runner.extendEvery)
 	defer tick.Stop()
@@ -184,5 +180,3 @@ func (c *child) kill() {
 	killDescendants(c.guard.Process.Pid)
 	c.guard.Process.Kill()
 }
-
-func (c *child) signal(s syscall.Signal) { c.send("signal", int64(s)) }

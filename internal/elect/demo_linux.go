@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -77,9 +76,9 @@ func (a *app) runDemo(ctx context.Context, live bool) error {
 			lines <- s.Text()
 		}
 	}()
-	environ := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ELECTION_") })
-	d.environ = append(environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"))
-	d.say("Five processes, one election. The leader is killed every 2s. Lock files: %s", dir) // a narrow terminal cuts the end
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ELECTION_") })
+	d.environ = append(env, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+dir)
+	d.say("Five processes, one election. The leader is killed every 2s. Lock files: %s", dir)
 	nodes, end := context.WithCancel(context.Background())
 	defer d.running.Wait()
 	defer end()
@@ -153,7 +152,7 @@ func (d *demo) elected(line string) error {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.command))
 	alive := err == nil && !strings.Contains(string(stat), ") Z ") // a zombie
 	if term <= d.term || alive {
-		return fmt.Errorf("process %d of term %d, and %d leads in term %d: this must never happen, please report it", d.command, d.term, pid, term)
+		return fmt.Errorf("two leaders: %d in term %d, and %d in term %d", d.command, d.term, pid, term)
 	}
 	gap := ""
 	if !d.killed.IsZero() {
@@ -215,8 +214,7 @@ func (d *demo) draw() {
 		fmt.Fprintf(&b, "  %-5s %s\n", x.name, string(x.row))
 	}
 	fmt.Fprintf(&b, "\n%s\n", strings.Join(d.log, "\n"))
-	// Move home, erase the rest of each line, then everything below. Erasing the whole screen first would
-	// flicker. Meanwhile the terminal cuts lines that are too long, and does not wrap them.
+	// Move home, erase the rest of each line, then all below: no flicker. Meanwhile long lines are cut.
 	fmt.Fprint(d.out, "\x1b[?7l\x1b[H", strings.ReplaceAll(b.String(), "\n", "\x1b[K\n"), "\x1b[J\x1b[?7h")
 }
 

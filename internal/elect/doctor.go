@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,28 +17,13 @@ import (
 // diagnostics are the lines of "elect doctor".
 type diagnostics []backend.Diagnostic
 
-func (d *diagnostics) ok(what, format string, args ...any) {
-	*d = append(*d, backend.Diagnostic{What: what, Text: fmt.Sprintf(format, args...)})
+func (d *diagnostics) add(grade, what, format string, args ...any) {
+	*d = append(*d, backend.Diagnostic{
+		What: what, Text: fmt.Sprintf(format, args...), Warning: grade == warning, Fatal: grade == problem,
+	})
 }
 
-func (d *diagnostics) warn(what, format string, args ...any) {
-	*d = append(*d, backend.Diagnostic{What: what, Text: fmt.Sprintf(format, args...), Warning: true})
-}
-
-func (d *diagnostics) problem(what, format string, args ...any) {
-	*d = append(*d, backend.Diagnostic{What: what, Text: fmt.Sprintf(format, args...), Fatal: true})
-}
-
-// grade is the first word of a line.
-func grade(d backend.Diagnostic) string {
-	switch {
-	case d.Fatal:
-		return "problem"
-	case d.Warning:
-		return "warning"
-	}
-	return "ok"
-}
+const fine, warning, problem = "ok", "warning", "problem" // the first words of lines
 
 const trialElection = "elect-doctor"
 
@@ -47,22 +31,24 @@ func (a *app) doctorCommand() *cobra.Command {
 	var write bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Check the configuration and the store", Args: cobra.NoArgs,
-		Long: fmt.Sprintf(`Check the configuration and the store as a member would use them: whether the store answers, and
-fast enough; what its servers report that can cost a leadership; and what to expect after a crash.
+		Long: fmt.Sprintf(`Check the configuration and the store as a member would use them: whether the store
+answers fast enough; what of its servers can cost a leadership; what to expect after a crash.
 
 Elect doctor only reads, except that it creates the directory of the file backend if needed,
 and lets a few writers race on a scratch object of S3. With --write it also leads the election
-%q for a moment, to prove the rights to write, and then forgets that election.
+%q for a moment, to prove the rights to write, and then forgets it.
 The code is %d if there is a problem.`, trialElection, exitVacant),
 		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			list := a.diagnose(c.Context(), write)
-			if slices.ContainsFunc(list, func(d backend.Diagnostic) bool { return d.Fatal }) {
-				a.code = exitVacant
-			}
-			for _, d := range list {
+			for _, d := range a.diagnose(c.Context(), write) {
+				grade := fine
+				if d.Fatal {
+					a.code, grade = exitVacant, problem
+				} else if d.Warning {
+					grade = warning
+				}
 				text := strings.ReplaceAll(clean.Text(d.Text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24))
-				fmt.Fprintf(a.out, "%-8s %-14s %s\n", grade(d), d.What, text)
+				fmt.Fprintf(a.out, "%-8s %-14s %s\n", grade, d.What, text)
 			}
 			return nil
 		},
@@ -75,26 +61,24 @@ The code is %d if there is a problem.`, trialElection, exitVacant),
 func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 	s, err := a.openStore(ctx)
 	if err != nil {
-		list.problem("configuration", "%v", err)
+		list.add(problem, "configuration", "%v", err)
 		return list
 	}
 	defer s.Close()
-	list.ok("configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v",
+	list.add(fine, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v",
 		s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
 	if err := s.checkReading(ctx, &list); err != nil {
-		list.problem("store", "%v\nNothing else was checked.", err)
+		list.add(problem, "store", "%v\nNothing else was checked.", err)
 		return list
 	}
 	s.checkServers(ctx, &list)
-	if records, err := s.records(ctx, ""); err != nil {
-		list.problem("elections", "%v", err)
+	records, err1 := s.records(ctx, "")
+	members, err2 := s.members(ctx)
+	if err := cmp.Or(err1, err2); err != nil {
+		list.add(problem, "listing", "%v", err)
 	} else {
-		list.ok("elections", "in the store: %d", len(records))
-	}
-	if members, err := s.members(ctx); err != nil {
-		list.problem("members", "%v", err)
-	} else {
-		list.ok("members", "processes that have announced lately that they take part: %d", len(members))
+		list.add(fine, "elections", "in the store: %d", len(records))
+		list.add(fine, "members", "processes that have announced themselves lately: %d", len(members))
 	}
 	if write {
 		s.checkWriting(ctx, &list)
@@ -119,14 +103,14 @@ func (s *store) checkReading(ctx context.Context, list *diagnostics) error {
 			slowest = max(slowest, time.Since(began))
 		}
 	}
-	text := fmt.Sprintf("the slowest of 4 took %v; a call may take %v", rounded(slowest), rounded(s.CallTimeout))
+	text := fmt.Sprintf("the slowest of 4 took %v, of at most %v", rounded(slowest), rounded(s.CallTimeout))
 	switch {
 	case slowest > s.CallTimeout:
-		list.problem("reading", "%s: leaders would lose their lease", text)
+		list.add(problem, "reading", "%s: leaders would lose their lease", text)
 	case slowest > s.CallTimeout/4:
-		list.warn("reading", "%s: this leaves little time for a slow moment; a longer ttl helps", text)
+		list.add(warning, "reading", "%s: little time is left for a slow moment; a longer ttl helps", text)
 	default:
-		list.ok("reading", "%s", text)
+		list.add(fine, "reading", "%s", text)
 	}
 	return nil
 }
@@ -142,7 +126,7 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 		return err
 	})
 	if err != nil {
-		list.problem("servers", "%v", err)
+		list.add(problem, "servers", "%v", err)
 	}
 	*list = append(*list, reported...)
 }
@@ -150,9 +134,9 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 // checkWriting leads the trial election for a moment, and forgets it.
 func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
 	if term, err := s.tryToLead(ctx); err != nil {
-		list.problem("writing", "not elected: %v", err)
+		list.add(problem, "writing", "not elected: %v", err)
 	} else {
-		list.ok("writing", "elected in term %d, released and forgotten", term)
+		list.add(fine, "writing", "elected in term %d, released and forgotten", term)
 	}
 }
 
@@ -193,25 +177,26 @@ func (d *diagnostics) addExpectations(o election.Options, g backend.Guarantees, 
 	case guard:
 		crash = "of the process: " + soon + "; of the machine: " + crash
 	}
-	d.ok("crash", "%s", crash)
+	d.add(fine, "crash", "%s", crash)
 	if g.Push {
-		d.ok("resignation", "milliseconds without a leader: the store notifies followers")
+		d.add(fine, "resignation", "milliseconds without a leader: the store notifies followers")
 	} else {
-		d.ok("resignation", "up to %v without a leader, until followers read the store", rounded(o.RenewEvery))
+		d.add(fine, "resignation", "up to %v without a leader: followers poll", rounded(o.RenewEvery))
 	}
 	trusted := o.TTL - o.ClockMargin
-	d.ok("store away", "a leader steps down %v to %v after the store's last answer", rounded(trusted-o.RenewEvery), rounded(trusted))
+	d.add(fine, "store away", "a leader steps down %v to %v after the store's last answer",
+		rounded(trusted-o.RenewEvery), rounded(trusted))
 	perSecond := func(d time.Duration) float64 { return float64(time.Second) / float64(d) }
 	leader := perSecond(o.RenewEvery) + perSecond(o.TTL)
 	follower := perSecond(o.TTL) * 2 // it waits for notifications
 	if g.Poll {
 		follower = leader // it reads after each renewal
 	}
-	d.ok("idle load", "a leader makes %.2f backend calls a second for all its elections, a follower %.2f", leader, follower)
+	d.add(fine, "idle load", "backend calls a second: leader %.2f in all, follower %.2f", leader, follower)
 	if !g.Exclusive {
-		d.warn("promises", "this backend, as it is configured, does not rule out two leaders")
+		d.add(warning, "promises", "this backend, as it is configured, does not rule out two leaders")
 	}
 	if !g.DurableTerms {
-		d.warn("promises", "terms do not outlive the store: do not use them as fencing tokens")
+		d.add(warning, "promises", "terms do not outlive the store: do not use them as fencing tokens")
 	}
 }

@@ -14,8 +14,8 @@ import (
 func (a *app) forgetCommand() *cobra.Command {
 	return a.addYes(&cobra.Command{
 		Use: "forget NAME…", Short: "Retire elections that are no longer needed", Args: cobra.MinimumNArgs(1),
-		Long: `Retire the elections NAME, or those that a pattern matches, so that status, watch, serve and the
-page leave them out. Stop their candidates first: one that still campaigns leads NAME again.
+		Long: `Retire the elections NAME, or those that a pattern matches, so that status, watch and serve
+leave them out. Stop their candidates first: one that still campaigns leads NAME again.
 
 It is an error if somebody leads NAME. After a leader has failed, elect waits until its lease has
 expired. The store keeps the last term, so that terms grow if NAME is ever led again.`,
@@ -61,8 +61,7 @@ func (a *app) forget(ctx context.Context, s *store, args []string) error {
 	return nil
 }
 
-// takeover returns the longest time until a candidate is elected, after a leader with this TTL
-// has failed.
+// takeover returns the longest time until a candidate leads after one with this TTL has failed.
 func (s *store) takeover(ttl time.Duration) time.Duration {
 	return max(ttl, s.TTL) + s.TTL + s.FailoverDelay + s.IncumbentGrace + 5*time.Second
 }

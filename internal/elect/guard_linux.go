@@ -15,12 +15,9 @@ import (
 	"time"
 )
 
-// The guard is a second process of "elect run". Elect holds the lease, and the guard holds the
-// command. docs/design/elect.md says why the command is dead before the lease can no longer be
-// trusted, and where that has limits.
-
-// guardName is argument 0 with which elect starts itself as the guard.
-const guardName = "elect-guard"
+// Elect holds the lease, and the guard, a second process of "elect run", holds the command.
+// docs/design/elect.md says why the command is dead before the lease can no longer be trusted, and its
+// limits.
 
 // Files that the guard inherits after standard input, output and error.
 const (
@@ -41,18 +38,13 @@ type guard struct {
 	reports  *os.File
 }
 
-// guardMain is the main function of the guard. The arguments are the limits, with whether there is a lock,
-// and the command.
+// guardMain is the main function of the guard. Its arguments are the limits, with the lock, and the command.
 func guardMain(args []string) int {
-	runtime.LockOSThread()                                // the kernel kills the command when the thread that started it ends
+	runtime.LockOSThread()                                // the command dies with the thread that started it
 	os.WriteFile("/proc/self/comm", []byte(guardName), 0) // for ps
-	// A terminal, systemd or pkill may send these signals to elect and to all its
-	// descendants. The guard catches them and waits for the orders of elect. It does not
-	// ignore them, because the command would inherit that.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
-	if !signal.Ignored(syscall.SIGHUP) { // the command inherits what nohup has set
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
+	// A terminal, systemd or pkill may send these signals to all descendants of elect. The guard waits for
+	// its orders. It does not ignore them, because the command would inherit that.
+	catch(make(chan os.Signal, 1), syscall.SIGPIPE)
 	g := &guard{reports: os.NewFile(guardReports, "reports")}
 	orders := os.NewFile(guardOrders, "orders")
 	syscall.CloseOnExec(guardOrders)
@@ -72,6 +64,15 @@ func guardMain(args []string) int {
 	}
 	g.run(orders, args[2:])
 	return 0
+}
+
+// catch has a signal told, and those that ask a process for something; SIGHUP unless nohup has it ignored.
+func catch(signals chan<- os.Signal, more os.Signal) {
+	signal.Notify(signals, more,
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 }
 
 func (g *guard) report(what string, n int, err error) {
@@ -151,7 +152,6 @@ func (g *guard) enforce() time.Duration {
 	return min(max(next-now, time.Millisecond), 100*time.Millisecond)
 }
 
-// handleOrder carries out a line from elect.
 func (g *guard) handleOrder(line string) {
 	var word string
 	var n int64

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +16,8 @@ import (
 
 func (a *app) historyCommand() *cobra.Command {
 	return a.addJSON(&cobra.Command{
-		Use: "history NAME", Short: fmt.Sprintf("Show the current leadership and the last %d", backend.MaxHistory), Args: cobra.ExactArgs(1),
+		Use: "history NAME", Args: cobra.ExactArgs(1),
+		Short:   fmt.Sprintf("Show the current leadership and the last %d", backend.MaxHistory),
 		Example: example(onStore + "\nelect run billing -- true\nelect history billing"),
 		RunE:    a.withStore(a.history),
 	})
@@ -41,39 +42,44 @@ func errNeverLed(name string) error {
 	return fmt.Errorf("%q has never had a leader, or this store keeps no record of it", name)
 }
 
-// writeHistory writes a row for each leadership, newest first, and a row for each time of a second
-// or more between two of them, in which nobody led.
+// writeHistory writes a row for each leadership, newest first, and one for each second or more without any.
 func (r sighting) writeHistory(w io.Writer) {
+	list, last := slices.Clone(r.History), backend.Leadership{Term: r.Term, ID: r.LastID, End: r.End}
+	if !r.Vacant() {
+		last.ID, last.From, last.End = r.Holder.ID, r.Elected, "leads"
+	}
+	if r.silent {
+		last.End = backend.End(fmt.Sprintf("silent: has not renewed for %v", rounded(r.Age)))
+	}
+	if len(list) == 0 || list[0].Term != r.Term { // it leads, or its times are not kept yet
+		list = slices.Insert(list, 0, last)
+	}
+
 	t := table(w)
 	defer t.Flush()
 	row := func(term any, id string, from, to time.Time, end string) {
-		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%v\t%s\n", term, id, from.Format(time.DateTime), to.Format(time.DateTime), to.Sub(from).Round(time.Millisecond), end)
+		length := to.Sub(from).Round(time.Millisecond).String()
+		if from.IsZero() || to.IsZero() {
+			length = "-"
+		}
+		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%s\n", term, id, timeText(from), timeText(to), length, end)
 	}
-	open := func(term any, id, from, end string) { fmt.Fprintf(t, "%v\t%s\t%s\t-\t-\t%s\n", term, id, from, end) }
-
 	fmt.Fprintln(t, "TERM\tLEADER\tFROM\tTO\tFOR\tEND")
-	next := time.Time{} // when the leadership in the row above began; zero: the election is vacant
-	switch {
-	case r.Vacant() && (len(r.History) == 0 || r.History[0].Term != r.Term):
-		open(r.Term, r.LastID, "-", endText(r.End)) // the store does not keep its times yet
-		next = time.Now()
-	case !r.Vacant():
-		end := "leads"
-		if r.silent {
-			end = fmt.Sprintf("silent: has not renewed for %v", rounded(r.Age))
+	var next time.Time // when the leadership in the row above began
+	for i, l := range list {
+		if !l.To.IsZero() && (i == 0 || next.Sub(l.To) >= time.Second) {
+			row("-", "nobody", l.To, next, "vacant")
 		}
-		next = r.Elected
-		open(r.Term, r.Holder.ID, r.Elected.Format(time.DateTime), end)
+		row(l.Term, l.ID, l.From, l.To, endText(l.End))
+		next = l.From
 	}
-	for _, h := range r.History {
-		if next.IsZero() {
-			open("-", "nobody", h.To.Format(time.DateTime), "vacant")
-		} else if next.Sub(h.To) >= time.Second {
-			row("-", "nobody", h.To, next, "vacant")
-		}
-		row(h.Term, h.ID, h.From, h.To, strings.TrimSpace(string(h.End)))
-		next = h.From
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
 	}
+	return t.Format(time.DateTime)
 }
 
 func endText(end backend.End) string { return cmp.Or(string(end), "how it ended is unknown") }

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -29,20 +28,22 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// Exit codes of elect itself, the same as those of env and docker. "elect run" otherwise
-// passes on the code of its command.
+// guardName is argument 0 with which elect starts itself as the guard.
+const guardName = "elect-guard"
+
+// Exit codes of elect itself. "elect run" otherwise passes on the code of its command.
 const (
+	exitVacant      = 1   // "elect status NAME": there is no leader; "elect doctor": there is a problem
+	exitTimeout     = 124 // it has waited for as long as it may, as timeout(1)
 	exitElect       = 125 // elect failed
 	exitNotRunnable = 126
 	exitNotFound    = 127
 )
 
-// A PodLabel begins to keep a label with this key on this process's own pod while e is led here. stop removes
-// it. "elect run --pod-label" calls it.
+// A PodLabel keeps a label with this key on this process's pod while e is led here. stop removes it.
 type PodLabel func(e *election.Election, key string) (stop func(context.Context) error, err error)
 
-// Main is the main function of the command. It does not return. Without label, "elect run" refuses
-// --pod-label.
+// Main is the main function of the command. Without label, "elect run" refuses --pod-label.
 func Main(label PodLabel) {
 	config.RunGuard()
 	if os.Args[0] == guardName {
@@ -63,7 +64,6 @@ type app struct {
 	code      int
 }
 
-// main runs the command and returns the exit code.
 func (a *app) main(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
@@ -83,12 +83,12 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "elect",
 		Short: "Elect one leader among processes, on the store you already run",
-		Long: `Elect one leader among processes, on the store you already run.
+		Long: `Elect one leader among processes, on the store you already run. There may be no leader for a
+short time. There are never two leaders.
 
 Elect reads the same configuration as the library: a file (-c, else ELECTION_CONFIG, else
 election.yaml in the working directory, if it exists), overridden by environment variables
-(ELECTION_BACKEND, ELECTION_TTL, ELECTION_MYSQL_DSN, …). There may be no leader for a short
-time. There are never two leaders.`,
+(ELECTION_BACKEND, ELECTION_TTL, ELECTION_MYSQL_DSN, …).`,
 		Example: example("elect demo --for 5s\n" + onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect status`),
@@ -98,15 +98,15 @@ elect status`),
 	root.SetOut(a.out)
 	root.SetErr(a.diag)
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
-	root.AddCommand(a.runCommand(), a.statusCommand(), a.historyCommand(), a.watchCommand(), a.waitCommand(), a.serveCommand())
-	root.AddCommand(a.nominateCommand(), a.deposeCommand(), a.forgetCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand())
+	root.AddCommand(a.runCommand(), a.statusCommand(), a.historyCommand(), a.watchCommand(), a.waitCommand())
+	root.AddCommand(a.serveCommand(), a.nominateCommand(), a.deposeCommand(), a.forgetCommand())
+	root.AddCommand(a.doctorCommand(), a.schemaCommand(), a.migrateCommand())
 	root.AddCommand(a.demoCommands()...)
 	addUsage(root)
 	return root
 }
 
-// The beginnings of the examples in --help. Each example works when it is pasted into a shell
-// in an empty directory, without configuration and without a server.
+// The beginnings of the examples in --help. Each works in a shell in an empty directory, without a server.
 const (
 	onStore  = `export ELECTION_BACKEND=file ELECTION_FILE_DIR="$PWD/leases"   # or any other store`
 	withRun  = onStore + "\nelect run billing --id host-1 -- sleep 60 &\n"
@@ -132,17 +132,10 @@ func addUsage(c *cobra.Command) {
 	}
 }
 
-// load reads the configuration. It also sets ELECTION_CONFIG to the file's absolute path,
-// for the processes that elect starts.
 func (a *app) load() (*config.Config, error) {
 	file := cmp.Or(a.file, os.Getenv("ELECTION_CONFIG"))
 	if _, err := os.Stat("election.yaml"); file == "" && err == nil {
 		file = "election.yaml"
-	}
-	if file != "" {
-		if abs, err := filepath.Abs(file); err == nil {
-			os.Setenv("ELECTION_CONFIG", abs)
-		}
 	}
 	c, err := config.Load(file, config.Options{})
 	if err == nil {
@@ -176,7 +169,7 @@ func (a *app) confirm(format string, args ...any) error {
 		return nil
 	}
 	if f, ok := a.in.(*os.File); !ok || !isTerminal(f) {
-		return errors.New("elect asks before it changes this, and there is no terminal to ask on; pass --yes to go ahead")
+		return errors.New("elect asks before it changes this, and there is no terminal; pass --yes")
 	}
 	fmt.Fprintf(a.diag, format+"\nContinue? [y/N] ", args...)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -22,14 +21,13 @@ export ELECTION_MIGRATION_TO=memory   # or any other store`
 func (a *app) migrateCommand() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Short: "Show the progress of a migration between two stores", Args: cobra.NoArgs,
-		Long: `Show, for each election, who holds the lease on the old store and on the new one, and whether the
-old store is sealed, then how many members are at each stage, and the next step. A member that has
-ended is counted for two more of its TTLs; one at new elects by the new store alone. The
-configuration must have backend: migration.`,
+		Long: `Show for each election who holds the lease on the old store and on the new one, and whether
+the old store is sealed, then how many members are at each stage, and the next step. A member that
+has ended is counted for two more of its TTLs; one at new elects by the new store alone.`,
 		Example: example(onMigration + "\nelect migrate status"),
 		RunE:    a.withStore(a.migrationStatus),
 	}
-	c := &cobra.Command{Use: "migrate", Short: "Observe a migration between two stores", Example: status.Example}
+	c := &cobra.Command{Use: "migrate", Short: "Observe a migration", Example: status.Example}
 	c.AddCommand(status)
 	return c
 }
@@ -50,11 +48,11 @@ type migrationProgress struct {
 func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 	b, ok := s.Backend.(*migration.Backend)
 	if !ok {
-		return fmt.Errorf("the backend is %s; a migration needs backend: migration, with from, to and stage", s.config.Backend)
+		return fmt.Errorf("the backend is %s; set backend: migration, from, to and stage", s.config.Backend)
 	}
 	old, new := b.Stores()
 	if new == nil {
-		return errors.New("stage from does not use the new store; set ELECTION_MIGRATION_STAGE=both to look at it")
+		return errors.New("stage from has no new store; set ELECTION_MIGRATION_STAGE=both to see it")
 	}
 	p := migrationProgress{backend: new.Guarantees().Name, members: map[migration.Stage]int{}}
 	p.from, p.to = b.Names()
@@ -80,7 +78,8 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 	fmt.Fprintln(t, "ELECTION\tOLD LEASE\tNEW LEASE\tSTATE")
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		old, new := byName[name][0], byName[name][1]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", name, cmp.Or(old.Holder.ID, "-"), cmp.Or(new.Holder.ID, "-"), p.add(old, new))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n",
+			name, cmp.Or(old.Holder.ID, "-"), cmp.Or(new.Holder.ID, "-"), p.add(old, new))
 	}
 	t.Flush()
 	for _, m := range members {
@@ -94,16 +93,14 @@ func (a *app) migrationStatus(ctx context.Context, s *store, _ []string) error {
 		}
 		p.members[stage]++
 	}
-	return p.print(a.out)
-}
 
-func (p *migrationProgress) print(w io.Writer) error {
 	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To, stageNew} {
 		if n := p.members[stage]; n > 0 {
-			fmt.Fprintf(w, "members at %s: %d\n", stage, n)
+			fmt.Fprintf(a.out, "members at %s: %d\n", stage, n)
 		}
 	}
-	_, err := fmt.Fprintf(w, "next: %s\nOther programs on the old store are not counted: the seal keeps them from leading.\n", p.next())
+	_, err := fmt.Fprintf(a.out, "next: %s\n"+
+		"Other programs on the old store are not counted: the seal keeps them from leading.\n", p.next())
 	return err
 }
 
@@ -130,18 +127,21 @@ func (p *migrationProgress) add(old, new backend.Record) string {
 }
 
 func (p *migrationProgress) next() string {
-	from, both, to, alone := p.members[migration.From], p.members[migration.Both], p.members[migration.To], p.members[stageNew]
+	from, both := p.members[migration.From], p.members[migration.Both]
+	to, alone := p.members[migration.To], p.members[stageNew]
 	switch {
 	case from > 0 && to+alone > 0:
-		return "deploy the members at from with stage both: they and those that elect by " + p.to + " may both lead, unless all elections are sealed"
+		return "deploy the members at from with stage both: they and those that elect by " + p.to +
+			" may both lead, unless all elections are sealed"
 	case p.back && both > 0:
-		return "deploy all members with stage from to finish the way back, or with stage both, then to, to move on again"
+		return "deploy all members with stage from to finish the way back, or with both, then to, to move on"
 	case from > 0:
 		return "deploy the members at from with stage both"
 	case both > 0:
 		return "when no process elects by the old store alone, deploy the members at both with stage to"
 	case to > 0 && p.sealed < p.elections:
-		return fmt.Sprintf("%d of %d elections are sealed; a leader at to seals the others, unless it is configured with unsealed", p.sealed, p.elections)
+		return fmt.Sprintf("%d of %d elections are sealed; a leader at to without unsealed seals the others",
+			p.sealed, p.elections)
 	case to > 0:
 		return "all elections are sealed: the configuration may name backend " + p.backend + " alone"
 	case alone > 0:

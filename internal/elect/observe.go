@@ -13,8 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// observing joins elections with a manager that never campaigns, and calls do. A signal, or the limit
-// unless that is 0, ends the context of do.
+// observing joins elections with a manager that never campaigns, and calls do until a signal or the limit.
 func (a *app) observing(ctx context.Context, limit time.Duration, names []string, log *slog.Logger,
 	do func(ctx context.Context, m *election.Manager) error) error {
 	ctx, stop := untilSignal(ctx, limit)
@@ -38,8 +37,7 @@ func (a *app) observing(ctx context.Context, limit time.Duration, names []string
 	return do(ctx, m)
 }
 
-// openManager opens a manager on a configuration's store, with an id of its own: that of the configuration
-// belongs to another process.
+// openManager opens a manager with an id of its own: that of the configuration is another process's.
 func openManager(ctx context.Context, c *config.Config, observer bool) (*election.Manager, error) {
 	own := *c
 	own.Election.ID, own.Election.Observer = "", observer

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boottime reads CLOCK_BOOTTIME, one clock for all processes of the machine. The clock
-// advances while the machine is suspended (clock_gettime(2)).
+// boottime reads the clock of the machine that advances while it is suspended (clock_gettime(2)).
 func boottime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -21,15 +20,13 @@ func boottime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// adoptOrphans makes this process the parent of descendants whose own parent has died.
-// Process 1 of a container always is.
+// adoptOrphans makes this process the parent of descendants whose parent has died, as process 1 is.
 func adoptOrphans() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// setNoNewPrivs makes sure that this process may kill everything that this thread starts:
-// programs with a set-user-ID bit, such as sudo, gain no privileges (prctl(2),
-// PR_SET_NO_NEW_PRIVS). Root needs no such limit, because root may kill every process.
+// setNoNewPrivs makes sure that this process may kill everything that this thread starts: programs with a
+// set-user-ID bit, such as sudo, gain no privileges (prctl(2)). Root may kill every process.
 func setNoNewPrivs() error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -37,15 +34,14 @@ func setNoNewPrivs() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 }
 
-// checkProc returns an error if /proc belongs to another PID namespace than this process. The
-// process ids there are those of other processes, and elect would kill the wrong ones.
+// checkProc returns an error if /proc has the process ids of another PID namespace.
 func checkProc() error {
 	self, err := os.Readlink("/proc/self")
 	if err == nil && self == strconv.Itoa(os.Getpid()) {
 		return nil
 	}
-	return fmt.Errorf("/proc is missing or belongs to another PID namespace (this process is %d, and /proc/self is %q): "+
-		"elect would kill the wrong processes. Mount one for this namespace, as unshare --mount-proc does", os.Getpid(), self)
+	return fmt.Errorf("/proc is missing or of another PID namespace (this is process %d, /proc/self is %q): "+
+		"elect would kill the wrong ones. Mount it, as unshare --mount-proc does", os.Getpid(), self)
 }
 
 // A process is what /proc/PID/stat says of a process.
@@ -85,8 +81,7 @@ func descendants(pid int) (list []process) {
 	return list
 }
 
-// killDescendants kills all descendants of a process. It returns the id of one that this
-// process is not allowed to kill, or 0.
+// killDescendants kills all descendants of a process. It returns the id of one that it may not kill, or 0.
 func killDescendants(pid int) (denied int) {
 	for _, p := range descendants(pid) {
 		if !p.zombie && syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM {

@@ -25,7 +25,7 @@ type runner struct {
 	name        string
 	command     []string
 	environ     []string
-	lock        func(election string) (*os.File, error) // the lock of the file backend; nil for other backends
+	lock        func(election string) (*os.File, error) // of the file backend; nil for others
 	election    *election.Election                      // nil: slots
 	stopLabel   func(context.Context) error             // nil: there is no label
 
@@ -115,7 +115,7 @@ func (r *runner) unlabel() {
 // newRunner checks the options and starts a manager on the store.
 func newRunner(s *store, name string, command []string, o runOptions) (*runner, *election.Manager, error) {
 	r := &runner{runOptions: o, name: name, command: command, result: make(chan result, 1)}
-	if o.noWait { // longer than a store takes to answer twice: it says who leads, and grants the lease if nobody does
+	if o.noWait { // in this time a store says who leads, and grants the lease if nobody does
 		r.wait = 3*s.CallTimeout + s.RenewEvery
 	}
 	var err error
@@ -131,8 +131,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 		return nil, nil, err
 	}
 	options := s.Options
-	// The manager waits this long for the lead function to return. The guard ends the
-	// command sooner.
+	// The manager waits this long for the lead function. The guard ends the command sooner.
 	options.StepDownTimeout = max(s.StepDownTimeout, s.TTL)
 	var guard *electionguard.Guard
 	if backend.CanAdopt(s.Backend) == nil {
@@ -150,17 +149,12 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	return r, m, err
 }
 
-// lockOf returns how to get the lock of the kernel by which this process leads; nil if it leads by none. The
-// command keeps it, so that nobody leads before it has ended. In a migration the lock is that of a store by
-// which its stage leads.
+// lockOf returns how to get the lock of the kernel by which this process leads; nil: it leads by none. The
+// command keeps it, so that nobody leads before it has ended.
 func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), err error) {
 	stores := []backend.Backend{b}
 	if m, ok := b.(*migration.Backend); ok {
-		from, to := m.Stores() // at stage from, to is nil
-		stores = []backend.Backend{from, to}
-		if m.Stage() == migration.To {
-			stores = stores[1:]
-		}
+		stores = m.Needed()
 	}
 	for _, store := range stores {
 		file, ok := store.(interface {
@@ -168,7 +162,8 @@ func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), er
 		})
 		switch {
 		case ok && lock != nil:
-			return nil, fmt.Errorf("%w: both stores lead by locks of files, and elect run can hand one to its command", backend.ErrInvalid)
+			return nil, fmt.Errorf("%w: both stores lead by locks of files, and a command can have one",
+				backend.ErrInvalid)
 		case ok:
 			lock = file.Lock
 		}
@@ -187,7 +182,8 @@ func (r *runner) watch(ev election.Event) {
 		if r.noWait && r.givesUp() {
 			r.end(exitTimeout, nil)
 		}
-	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil): // no news, unless it has moved
+	case ev.Reason == election.ReasonCurrent && (ev.Kind != election.Vacant || ev.Err == nil):
+		// No news, unless it has moved.
 	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
 		r.say("no longer leads %q: %s", ev.Election, ev.Why())
 	case ev.Kind == election.Vacant:

@@ -11,12 +11,10 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-const guardName = "elect-guard"
-
 func (a *app) demoCommands() []*cobra.Command { return nil }
 
 func guardMain([]string) int { return exitElect }
 
 func run(context.Context, *config.Config, string, []string, runOptions) (int, error) {
-	return exitElect, errors.New("elect run needs Linux, for PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER and CLOCK_BOOTTIME")
+	return exitElect, errors.New("elect run needs Linux, for prctl(2) and CLOCK_BOOTTIME")
 }

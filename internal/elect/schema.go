@@ -25,13 +25,14 @@ MariaDB (the default) or on PostgreSQL, and grant the rights that members need.
 
 With --apply, create the tables of the configuration's store, with its account, which must have
 CREATE. With --grant-to, also grant the rights of a member to the account that the programs use.`,
-		Example: example("elect schema\nelect schema postgres --prefix leader\n" + onStore + "\nelect schema --apply"),
+		Example: example("elect schema\nelect schema postgres --prefix leader\n" +
+			onStore + "\nelect schema --apply"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if apply {
-				return a.withStore(func(ctx context.Context, s *store, _ []string) error { return a.createTables(ctx, s, grantTo) })(c, nil)
+				return a.withStore(a.createTables)(c, []string{grantTo})
 			}
 			if grantTo != "" {
-				return errors.New("--grant-to needs --apply; the statements that elect prints have a place for the account")
+				return errors.New("--grant-to needs --apply; printed statements have a place for the account")
 			}
 			schemaSQL := mysql.SchemaSQL
 			if len(args) > 0 && args[0] == postgres.Name {
@@ -44,20 +45,21 @@ CREATE. With --grant-to, also grant the rights of a member to the account that t
 			return err
 		},
 	}
-	c.Flags().BoolVar(&apply, "apply", false, "create the tables of the configuration's store")
-	c.Flags().StringVar(&grantTo, "grant-to", "", "with --apply: the `account` that gets the rights of a member; on MySQL user@host")
-	c.Flags().StringVar(&schema, "schema", "", "`name` of the schema of the tables (default: that of the connection)")
-	c.Flags().StringVar(&prefix, "prefix", "", "`prefix` of the table names (default: election)")
+	f := c.Flags()
+	f.BoolVar(&apply, "apply", false, "create the tables of the configuration's store")
+	f.StringVar(&grantTo, "grant-to", "", "with --apply: `account` of the members; on MySQL user@host")
+	f.StringVar(&schema, "schema", "", "`name` of the schema of the tables (default: the connection's)")
+	f.StringVar(&prefix, "prefix", "", "`prefix` of the table names (default: election)")
 	c.MarkFlagsMutuallyExclusive("apply", "schema") // with --apply the configuration says both
 	c.MarkFlagsMutuallyExclusive("apply", "prefix")
 	return c
 }
 
-// createTables creates the tables of the configuration's store, if it needs any, and grants rights on them to
-// an account, if one is named.
-func (a *app) createTables(ctx context.Context, s *store, grantTo string) error {
+// createTables creates the tables of the store, if it needs any, and grants rights on them to args[0], or "".
+func (a *app) createTables(ctx context.Context, s *store, args []string) error {
+	grantTo := args[0]
 	if _, ok := s.Backend.(*migration.Backend); ok {
-		return errors.New("the backend is migration, which has two stores; name the one that needs tables: ELECTION_BACKEND=mysql elect schema --apply")
+		return errors.New("a migration has two stores; name one: ELECTION_BACKEND=mysql elect schema --apply")
 	}
 	creator, ok := s.Backend.(interface{ CreateTables(context.Context) error })
 	if !ok {
@@ -68,7 +70,7 @@ func (a *app) createTables(ctx context.Context, s *store, grantTo string) error 
 		Grant(ctx context.Context, account string) error
 	})
 	if grantTo != "" && !ok {
-		return fmt.Errorf("the backend %s grants no rights: execute the statements that \"elect schema\" prints", s.config.Backend)
+		return fmt.Errorf("the backend %s grants no rights: see \"elect schema\"", s.config.Backend)
 	}
 
 	if err := s.within(ctx, creator.CreateTables); err != nil {
@@ -76,7 +78,8 @@ func (a *app) createTables(ctx context.Context, s *store, grantTo string) error 
 	}
 	note := ""
 	if grantTo != "" {
-		if err := s.within(ctx, func(ctx context.Context) error { return granter.Grant(ctx, grantTo) }); err != nil {
+		err := s.within(ctx, func(ctx context.Context) error { return granter.Grant(ctx, grantTo) })
+		if err != nil {
 			return err
 		}
 		note = fmt.Sprintf(", and %s has the rights of a member", clean.Text(grantTo, 80, false))

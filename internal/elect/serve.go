@@ -43,27 +43,29 @@ elect serve --listen 127.0.0.1:0 --for 2s
 elect serve billing --listen 127.0.0.1:0 --for 2s`),
 		RunE: func(c *cobra.Command, names []string) error {
 			log := slog.New(slog.NewTextHandler(a.diag, nil))
-			return a.observing(c.Context(), o.limit, names, log, func(ctx context.Context, m *election.Manager) error {
-				return a.serve(ctx, m, len(names) == 0, o, log)
-			})
+			serve := func(ctx context.Context, m *election.Manager) error {
+				return a.serve(ctx, m, o, log)
+			}
+			return a.observing(c.Context(), o.limit, names, log, serve)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to listen on; 0.0.0.0:8080 to be reached from other machines")
-	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` that requests may have: on loopback in addition to localhost, elsewhere instead of any (default: any)")
-	f.BoolVar(&o.details, "details", false, "also show metadata and error texts, which may name hosts and accounts of the store")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to listen on; 0.0.0.0:8080: for others")
+	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` that requests may have: on loopback in addition "+
+		"to localhost, elsewhere instead of any (default: any)")
+	f.BoolVar(&o.details, "details", false, "also show metadata and error texts, which may name accounts")
 	f.DurationVar(&o.limit, "for", 0, "end after this time (default: run until SIGTERM or SIGINT)")
 	return c
 }
 
-// serve serves all elections of the store, or those that m has joined, until ctx ends.
-func (a *app) serve(ctx context.Context, m *election.Manager, all bool, o serveOptions, log *slog.Logger) error {
+// serve serves the elections that m has joined, or else all of the store, until ctx ends.
+func (a *app) serve(ctx context.Context, m *election.Manager, o serveOptions, log *slog.Logger) error {
 	f, err := newFrontend(m, o, log)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(a.diag, "elect: serves %s\n", f.url())
-	if all {
+	if len(m.Elections()) == 0 {
 		f.listUnread.Store(true)
 		go a.follow(ctx, m, func(err error) { f.listUnread.Store(err != nil) })
 	}
@@ -82,8 +84,7 @@ func (a *app) serve(ctx context.Context, m *election.Manager, all bool, o serveO
 	return nil
 }
 
-// A frontend is the handler of elect serve. It checks the host of requests, and adds /metrics to the
-// handler of package electionhttp.
+// A frontend is the handler of elect serve: it checks the host, and adds /metrics to electionhttp.
 type frontend struct {
 	page       *electionhttp.Handler
 	metrics    http.Handler
@@ -108,8 +109,9 @@ func newFrontend(m *election.Manager, o serveOptions, log *slog.Logger) (*fronte
 		listener: l, hosts: o.hosts, loopback: l.Addr().(*net.TCPAddr).IP.IsLoopback(),
 	}
 	f.server = &http.Server{
-		Handler: f, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Handler: f, MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	return f, nil
 }

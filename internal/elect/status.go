@@ -11,10 +11,6 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// exitVacant is the exit code of "elect status NAME" if the election has no leader, and of
-// "elect doctor" if there is a problem.
-const exitVacant = 1
-
 // leaderText is what lists show as the leader.
 func (r sighting) leaderText() string {
 	switch {
@@ -32,8 +28,8 @@ func (a *app) statusCommand() *cobra.Command {
 	return a.addJSON(&cobra.Command{
 		Use: "status [NAME]", Aliases: []string{"list"}, Args: cobra.MaximumNArgs(1),
 		Short: "Show who leads, since when, and which members take part",
-		Long: fmt.Sprintf(`Show what the store knows of an election, or list all elections, or those that a pattern of the
-shell matches, such as 'shard/*'.
+		Long: fmt.Sprintf(`Show what the store knows of an election, or list all elections, or those that a
+pattern matches, such as 'shard/*'.
 
 The code is 0 if NAME has a leader, %d if it has none, and %d if elect cannot tell. A leader that
 has not renewed its lease for its TTL is "silent", and counts as none: it can no longer lead, and
@@ -78,13 +74,11 @@ func (a *app) list(ctx context.Context, s *store, pattern string) error {
 	t := table(a.out)
 	fmt.Fprintln(t, "ELECTION\tLEADER\tTERM\tSINCE\tRENEWED")
 	for _, r := range seen {
-		since, renewed := "-", "-"
-		if !r.Elected.IsZero() {
-			since = r.Elected.Format(time.DateTime)
-		}
+		renewed := "-"
 		if !r.Vacant() {
 			renewed = fmt.Sprintf("%.1fs ago", r.Age.Seconds())
 		}
+		since := timeText(r.Elected)
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", r.Election, r.leaderText(), r.Term, since, renewed)
 	}
 	t.Flush()
@@ -124,9 +118,6 @@ func (r sighting) print(w io.Writer, store string, candidates []electionhttp.Mem
 	switch {
 	case r.Term == 0:
 		line("leader", "nobody has led yet")
-	case r.Forgotten():
-		line("leader", "nobody; the election was forgotten")
-		line("term", "%d, the last", r.Term)
 	case r.Vacant():
 		line("leader", "nobody; the last was %q, %s", r.LastID, endText(r.End))
 		line("term", "%d, the last", r.Term)

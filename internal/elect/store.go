@@ -34,7 +34,9 @@ func (a *app) openStore(ctx context.Context) (*store, error) {
 }
 
 // withStore makes a command's function of one that uses the store.
-func (a *app) withStore(do func(ctx context.Context, s *store, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) withStore(
+	do func(ctx context.Context, s *store, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		s, err := a.openStore(c.Context())
 		if err != nil {
@@ -78,8 +80,8 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 	return page.Record(ctx, s.within, s.Backend, name)
 }
 
-// records returns the records of all elections, or of those that a pattern matches, without forgotten ones,
-// cleaned for a terminal. A pattern is that of path.Match: * stands for any text without a slash.
+// records returns the records of all elections, or of those that a pattern of path.Match matches, without
+// forgotten ones, cleaned for a terminal.
 func (s *store) records(ctx context.Context, pattern string) ([]backend.Record, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
@@ -124,8 +126,8 @@ func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 	return page.Members(ctx, s.within, s.Backend)
 }
 
-// overdue reports whether the age of a lease exceeds its TTL, so that its holder is probably
-// dead. It is false where the store itself expires leases: there a lease that is shown is held.
+// overdue reports whether the age of a lease exceeds its TTL, so that its holder is probably dead. It is
+// false where the store expires leases: one that is shown is held.
 func (s *store) overdue(r backend.Record) bool {
 	expiresInStore := r.ObserveFor == backend.ExpiresInStore && s.Guarantees().Expiry != backend.ByKernel
 	return !expiresInStore && r.TTL > 0 && r.ExpiredFor() > 0
@@ -152,8 +154,7 @@ func (s *store) observed(ctx context.Context, name string) (sighting, error) {
 
 // observe finds out which leaders are silent. An age alone is only a hint, because on some stores it compares
 // the clocks of two machines. So observe reads each overdue lease again after the time that a renewal may
-// take: a leader that is alive has renewed it. A sighting has the record as it was read last: meanwhile
-// another process may lead.
+// take, by when a leader that is alive has renewed it, or another one leads.
 func (s *store) observe(ctx context.Context, records []backend.Record) ([]sighting, error) {
 	list := make([]sighting, len(records))
 	began, patience := time.Now(), time.Duration(0)

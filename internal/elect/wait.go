@@ -12,24 +12,22 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// exitTimeout is the exit code of a command that has waited for as long as it was told to, as that of
-// timeout(1).
-const exitTimeout = 124
-
 func (a *app) waitCommand() *cobra.Command {
 	var until string
 	var limit time.Duration
 	c := &cobra.Command{
 		Use: "wait NAME", Short: "Wait until somebody leads, or until nobody does", Args: cobra.ExactArgs(1),
-		Long: fmt.Sprintf(`Wait until somebody leads NAME, or with --until vacant until nobody does, and print who it is or
-was. The code is %d if it has not happened within --wait.`, exitTimeout),
-		Example: example(withRun + "elect wait billing --wait 1m\nkill $!\nelect wait billing --until vacant --wait 1m\nwait"),
+		Long: fmt.Sprintf(`Wait until somebody leads NAME, or with --until vacant until nobody does, and print
+who it is or was. The code is %d if it has not happened within --wait.`, exitTimeout),
+		Example: example(withRun + "elect wait billing --wait 1m\nkill $!\n" +
+			"elect wait billing --until vacant --wait 1m\nwait"),
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, ok := map[string]election.Kind{"leader": election.Elected, "vacant": election.Vacant}[until]
 			if !ok {
 				return fmt.Errorf("--until is %q; it must be leader or vacant", until)
 			}
-			_, err := a.await(c.Context(), args[0], limit, func(ev election.Event) bool { return ev.Kind == kind })
+			reached := func(ev election.Event) bool { return ev.Kind == kind }
+			_, err := a.await(c.Context(), args[0], limit, reached)
 			return err
 		},
 	}
@@ -38,11 +36,11 @@ was. The code is %d if it has not happened within --wait.`, exitTimeout),
 	return c
 }
 
-// await observes an election until reached, and prints the event that did it. If that takes longer than
-// limit, the code is exitTimeout.
-func (a *app) await(ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool) (election.Event, error) {
-	var last election.Event
-	err := a.observing(ctx, limit, []string{name}, nil, func(ctx context.Context, m *election.Manager) error {
+// await observes an election until reached, and prints that event. After limit the code is exitTimeout.
+func (a *app) await(
+	ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool,
+) (last election.Event, err error) {
+	err = a.observing(ctx, limit, []string{name}, nil, func(ctx context.Context, m *election.Manager) error {
 		e := m.Election(name)
 		for last = range e.Events(ctx) {
 			if reached(last) {
@@ -52,7 +50,8 @@ func (a *app) await(ctx context.Context, name string, limit time.Duration, reach
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			a.code = exitTimeout
-			return fmt.Errorf("%q: it has not happened within %v; now: %s", name, limit, clean.Text(e.Current().String(), 1024, false))
+			now := clean.Text(e.Current().String(), 1024, false)
+			return fmt.Errorf("%q: it has not happened within %v; now: %s", name, limit, now)
 		}
 		return ctx.Err()
 	})
