@@ -56,13 +56,16 @@ type Listener interface {
 	// Listen calls on with the changes that come after position, until on returns false; that is no error.
 	// It returns nil if it cannot tell what came after position.
 	//
-	// on gets items in the order in which they were written, and the position up to which all were told. A
-	// store that only says that a record has changed calls on without items: what was read before may then
+	// A store that only says that a record has changed calls on without items: what was read before may then
 	// lack it. After a record the driver may tell the session that it names, even if it tells no renewals.
 	//
 	// known are the items of interest as they were read. Listen may tell of others, too.
-	Listen(ctx context.Context, position uint64, known []Item, on func([]Item, uint64) (more bool)) error
+	Listen(ctx context.Context, position uint64, known []Item, on Heard) error
 }
+
+// Heard gets items in the order in which they were written, and the position up to which all were told. It
+// returns false if it needs no more.
+type Heard = func(items []Item, position uint64) (more bool)
 
 // A Keeper is a Driver whose store deletes the session of a process soon after the process has ended or was
 // cut off. There the session shows that its process takes part, and need not be written again for that.
