@@ -154,7 +154,7 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, address s
 	t := tls.Client(conn, config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, err
+		return nil, fmt.Errorf("no TLS with %s: %w", address, err)
 	}
 	return t, nil
 }

@@ -153,10 +153,7 @@ func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration
 	if err != nil || a.TLS == nil {
 		return c, err
 	}
-	if c, err = client.Handshake(ctx, c, a.config(), address); err != nil {
-		return nil, fmt.Errorf("no TLS with %s: %w", address, err)
-	}
-	return c, nil
+	return client.Handshake(ctx, c, a.config(), address)
 }
 
 // CheckPath reports what is wrong with an absolute path.
