@@ -2,10 +2,10 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"path"
@@ -22,30 +22,8 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-// check returns what is wrong with o.
-func (o *Options) check() error {
-	switch {
-	case len(o.Addresses) == 0:
-		return errors.New("no addresses")
-	case o.Master == "" && len(o.Addresses) > 1:
-		return fmt.Errorf("%d addresses without master: several are those of Sentinels, which need the name of the master", len(o.Addresses))
-	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
-		return errors.New("credentials for Sentinels are set without master")
-	case o.Username != "" && o.Password == "" || o.SentinelUsername != "" && o.SentinelPassword == "":
-		return errors.New("a user name is set without its password")
-	case o.DB < 0:
-		return fmt.Errorf("db is %d, it must be at least 0", o.DB)
-	case o.TLS != nil && o.CAFile+o.CertFile+o.KeyFile != "":
-		return errors.New("both TLS and files for it are set")
-	}
-	return nil
-}
-
 // connect makes the client, which dials when it is used.
 func (d *driver) connect(o Options) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	port := "6379"
 	if o.Master != "" {
 		port = "26379"
@@ -56,8 +34,10 @@ func (d *driver) connect(o Options) error {
 			a = net.JoinHostPort(strings.Trim(a, "[]"), port)
 		}
 		host, port, err := net.SplitHostPort(a)
-		if _, not6 := netip.ParseAddr(host); err != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") || not6 != nil && strings.Contains(host, ":") {
-			return fmt.Errorf("address %d is not of the form host:port; it is not shown, since it may hold a password", i+1)
+		_, notIP := netip.ParseAddr(host)
+		if err != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") ||
+			notIP != nil && strings.Contains(host, ":") {
+			return fmt.Errorf("address %d is not host:port; it is not shown, it may hold a password", i+1)
 		}
 		addresses = append(addresses, a)
 	}
@@ -69,7 +49,11 @@ func (d *driver) connect(o Options) error {
 		}
 	}
 	d.tls = config != nil
-	dial := dialer(client.Fresh(config, o.CAFile))
+
+	// TCP notices within some seconds that a connection is cut, also while it waits.
+	alive := net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}
+	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 4 * time.Second, KeepAliveConfig: alive}}
+	dial := dialer.DialTLS(client.Fresh(config, o.CAFile))
 	if o.Master != "" {
 		dial = d.dialMaster(dial, o, addresses)
 	}
@@ -82,53 +66,44 @@ func (d *driver) connect(o Options) error {
 		}
 		return goredis.NewClient(own)
 	}
-	d.conns.Age, d.conns.Most, d.conns.Open = time.Minute, mostConns, d.openForCall
+	d.conns.Age, d.conns.Most, d.conns.Open = time.Minute, mostConns, d.open
 	d.conns.Close = func(c goredis.UniversalClient) { c.Close() }
 	d.location = clean.Location(path.Join(o.Master, strconv.Itoa(o.DB), d.prefix), addresses...)
 	return nil
 }
 
-// clientOptions are those of a client that neither repeats requests nor announces itself: CLIENT SETNAME
-// needs a right.
+// clientOptions are those of a client that neither repeats requests nor says CLIENT SETNAME, a right.
 func clientOptions(address, username, password string, dial dialFunc) *goredis.Options {
 	return &goredis.Options{
-		Addr: address, Username: username, Password: password, Dialer: dial, DialTimeout: dialTimeout, OnConnect: announce,
+		Addr: address, Username: username, Password: password,
 		Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRetries: -1,
+		Dialer: dial, DialTimeout: 2 * time.Second,
+		OnConnect: func(ctx context.Context, c *goredis.Conn) error {
+			c.Hello(ctx, 2, "", "", client.Name()) // a server that is too old to know HELLO shows no name
+			return nil
+		},
 	}
 }
 
-var errFull = errors.New("the server has closed a new connection: it may have too many")
-
-// open makes a client that has connected. A full server says so and closes the connection, which may be
-// faster than what it says. Who cannot PING has connected, too.
+// open makes a client for calls that has connected. Who cannot PING has connected, too. A full server says so
+// and closes the connection, which may be faster than what it says. Then the listener gives up its place.
 func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
-	c := d.newClient(false)
-	err := c.Ping(ctx).Err()
-	switch {
-	case err == nil || lacksRight(err.Error()) || goredis.HasErrorPrefix(err, "unknown command"):
-		return c, nil
-	case has(err.Error(), tooManyClients), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
-		err = fmt.Errorf("%w: %w", errFull, err)
-	}
-	c.Close()
-	return nil, err
-}
-
-// openForCall opens a client for calls. If the server has no place, the listener gives up its own.
-func (d *driver) openForCall(ctx context.Context) (goredis.UniversalClient, error) {
-	c, err := d.open(ctx)
-	if !errors.Is(err, errFull) || !d.giveWay() {
-		return c, err
-	}
-	for range 20 { // the server takes a moment to see that a connection has ended
-		if !pause(ctx, 50*time.Millisecond) {
-			break
+	for {
+		c := d.newClient(false)
+		err := c.Ping(ctx).Err()
+		if err == nil || lacksRight(err.Error()) || goredis.HasErrorPrefix(err, "unknown command") {
+			return c, nil
 		}
-		if c, err = d.open(ctx); !errors.Is(err, errFull) {
-			break
+		c.Close()
+		reset := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		if !reset && !errors.Is(err, io.EOF) && !has(err.Error(), tooManyClients) {
+			return nil, err
+		}
+		// It takes a moment until the server sees that a connection has ended.
+		if !d.giveWay() || !pause(ctx, 100*time.Millisecond) {
+			return nil, fmt.Errorf("the server has closed a new connection: it may have too many: %w", err)
 		}
 	}
-	return c, err
 }
 
 // pause returns false if ctx has ended.
@@ -141,24 +116,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// announce gives a connection its name. A server that is too old to know HELLO shows none.
-func announce(ctx context.Context, c *goredis.Conn) error {
-	c.Hello(ctx, 2, "", "", client.Name())
-	return nil
-}
-
-const dialTimeout = 2 * time.Second
-
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialer dials connections of which TCP notices within some seconds that they are cut, also while they wait.
-func dialer(config func() *tls.Config) dialFunc {
-	d := &client.Dialer{Dialer: net.Dialer{Timeout: 2 * dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}}
-	return d.DialTLS(config)
-}
-
-// locate notes which database a client of the program is for, and what it says of the server.
-func (d *driver) locate(given goredis.UniversalClient) error {
+// use has the driver use a client of the program. That has a pool of its own, so it serves any number of
+// calls, and nobody closes it.
+func (d *driver) use(given goredis.UniversalClient) error {
+	d.newClient = func(bool) goredis.UniversalClient { return given }
+	d.conns.Age, d.conns.Most, d.conns.Close = math.MaxInt64, math.MaxInt, func(goredis.UniversalClient) {}
+	d.conns.Open = func(context.Context) (goredis.UniversalClient, error) { return given, nil }
 	switch c := given.(type) {
 	case interface{ Options() *goredis.Options }:
 		o := c.Options()
@@ -176,30 +141,31 @@ func (d *driver) locate(given goredis.UniversalClient) error {
 			return errors.New("WaitReplicas is set, and the Client is that of a cluster")
 		}
 		if o.ClusterSlots != nil { // of NewFailoverClusterClient, which keeps the database to itself
-			return errors.New("the Client has ClusterSlots of its own, and its database cannot be known: hand in a NewFailoverClient, or name addresses and master")
+			return errors.New("the Client has ClusterSlots: hand in a NewFailoverClient, or name the master")
 		}
 		d.user, d.follows = o.Username, true
 		d.password.Set(o.Password)
 		d.location = clean.Location(d.prefix, o.Addrs...)
 	default:
-		return fmt.Errorf("the Client is a %T, and its database cannot be known: it needs the method Options() *redis.Options", c)
+		return fmt.Errorf("the Client is a %T: its database cannot be known, it is no *redis.Client", c)
 	}
 	return nil
 }
 
 const (
+	mostConns      = 3 // of a process, for calls: two may be dead without notice
 	tooManyClients = "max number of clients reached"
-	tooLong        = "unauthenticated " // before a login the server reads no long command: it says so instead of NOAUTH
+	tooLong        = "unauthenticated " // instead of NOAUTH: before a login the server reads no long command
 )
 
 // run runs the script. A second copy of it has no effect ([client.Send]): all changes are conditional.
-func (d *driver) run(ctx context.Context, write bool, args []any) ([]any, error) {
+func (d *driver) run(ctx context.Context, args []any) ([]any, error) {
 	patience := time.Second // less than a third of the call's time: no copy is sent while the first one waits
 	if by, ok := ctx.Deadline(); ok {
 		patience = max(time.Millisecond, time.Until(by)/4)
 	}
-	sendCopy := func(within context.Context, c goredis.UniversalClient) (answer []any, broken bool, err error) {
-		answer, err = d.eval(within, c, write, patience, args)
+	sendCopy := func(within context.Context, c goredis.UniversalClient) ([]any, bool, error) {
+		answer, err := d.eval(within, c, patience, args)
 		return answer, err != nil && d.broken(err), err
 	}
 	isFinal := func(err error) bool { return !d.broken(err) || d.lend == nil && isDenied(err) }
@@ -209,7 +175,7 @@ func (d *driver) run(ctx context.Context, write bool, args []any) ([]any, error)
 // eval runs the script once. On a connection of the program's that does not answer it, somebody may have left
 // MULTI, SUBSCRIBE, MONITOR or another user, and the pool would give it out again: the server closes it.
 func (d *driver) eval(
-	ctx context.Context, c scripter, write bool, patience time.Duration, args []any,
+	ctx context.Context, c goredis.Cmdable, patience time.Duration, args []any,
 ) (answer []any, err error) {
 	if d.lend != nil {
 		one := d.lend()
@@ -221,36 +187,36 @@ func (d *driver) eval(
 		}()
 		c = one
 	}
-	if answer, err = d.evalOn(ctx, c, write, patience, args); err == nil && (len(answer) < 5 || text(answer[4]) != args[1]) {
-		err = fmt.Errorf("%w: the connection has answered something else than what was asked", backend.ErrUnavailable)
+	if args[0] == "replicate" {
+		answer, err = d.replicate(ctx, c.Pipeline(), patience, args)
+	} else {
+		answer, err = script.Run(ctx, c, d.keys(), args...).Slice()
+	}
+	if err == nil && (len(answer) < 5 || text(answer[4]) != args[1]) {
+		const what = "%w: the connection has answered something else than what was asked"
+		err = fmt.Errorf(what, backend.ErrUnavailable)
 	}
 	return answer, err
 }
 
-// A scripter is a client, or one connection of it.
-type scripter interface {
-	goredis.Scripter
-	Pipeline() goredis.Pipeliner
-}
-
-func (d *driver) evalOn(
-	ctx context.Context, c scripter, write bool, patience time.Duration, args []any,
+// replicate runs a write and waits for the replicas.
+func (d *driver) replicate(
+	ctx context.Context, p goredis.Pipeliner, patience time.Duration, args []any,
 ) ([]any, error) {
-	if !write || d.replicas == 0 {
-		return script.Run(ctx, c, d.keys(), args...).Slice()
-	}
-	p := c.Pipeline()
-	done, waited := script.Eval(ctx, p, d.keys(), args...), p.Do(ctx, "WAIT", d.replicas, patience.Milliseconds())
+	done := script.Eval(ctx, p, d.keys(), args...)
+	waited := p.Do(ctx, "WAIT", d.replicas, patience.Milliseconds())
 	if _, err := p.Exec(ctx); err != nil {
 		return nil, err
 	}
-	answer, err := done.Slice()
-	if have, err := waited.Int(); err == nil && have < d.replicas {
-		return nil, fmt.Errorf("%w: a change must reach %d replicas (wait_replicas), %d confirmed it within %v", backend.ErrUnavailable, d.replicas, have, patience.Round(time.Millisecond))
-	} else if err != nil {
+	have, err := waited.Int()
+	if err == nil && have < d.replicas {
+		err = fmt.Errorf("%w: a change must reach %d replicas (wait_replicas), %d confirmed it in time",
+			backend.ErrUnavailable, d.replicas, have)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return answer, err
+	return done.Slice()
 }
 
 // broken reports whether another connection may succeed: to a master, or with a password that was replaced.
@@ -268,13 +234,9 @@ func isDenied(err error) bool {
 	if _, answered := errors.AsType[goredis.Error](err); !answered {
 		return has(text, "x509: ", "tls: ") || errors.Is(err, backend.ErrDenied) || refusedBySentinels(text)
 	}
-	return lacksRight(text) || has(text, "OOM ", "MISCONF ", "WRONGTYPE ", "AUTH", tooLong, "WRONGPASS", "DENIED ", "DB index", "SELECT is not allowed", "nknown command", "nknown Redis command", "cluster support disabled")
-}
-
-// moved reports whether the server is one of a cluster, and another one has the keys. Only a client of the
-// cluster follows there.
-func (d *driver) moved(err error) bool {
-	return !d.follows && (goredis.HasErrorPrefix(err, "MOVED ") || goredis.HasErrorPrefix(err, "ASK "))
+	return lacksRight(text) || lacksCommand(text) ||
+		has(text, "AUTH", "WRONGPASS", tooLong, "OOM ", "MISCONF ", "WRONGTYPE ", "DENIED ", "DB index",
+			"SELECT is not allowed", "cluster support disabled")
 }
 
 // lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each
@@ -282,6 +244,9 @@ func (d *driver) moved(err error) bool {
 func lacksRight(text string) bool {
 	return has(text, "NOPERM", "can't run this command", "ACL failure")
 }
+
+// lacksCommand reports whether the text says that a command is missing, or has another name.
+func lacksCommand(text string) bool { return has(text, "nknown command", "nknown Redis command") }
 
 func has(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
@@ -292,49 +257,55 @@ func (d *driver) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	if d.poolSize > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, goredis.ErrPoolTimeout)) {
+	late := errors.Is(err, context.DeadlineExceeded)
+	if d.poolSize > 0 && (late || errors.Is(err, goredis.ErrPoolTimeout)) {
 		s := d.newClient(false).PoolStats()
 		err = client.PoolBusy(int(s.TotalConns)-int(s.IdleConns), d.poolSize, err)
 	}
+	d.mu.Lock()
+	answered := d.epoch != ""
+	d.mu.Unlock()
 	class, hint := backend.Class(err), ""
-	if d.tls && d.unanswered() && errors.Is(err, context.DeadlineExceeded) {
+	if late && d.tls && !answered {
 		hint = "; a server without TLS does not answer a client that uses TLS"
 	}
-	moved := d.moved(err)
-	if (moved || isDenied(err)) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	// The keys are on another server of a cluster, to which only a client of the cluster follows.
+	moved := !d.follows && (goredis.HasErrorPrefix(err, "MOVED ") || goredis.HasErrorPrefix(err, "ASK "))
+	if (moved || isDenied(err)) && !late && !errors.Is(err, context.Canceled) {
 		class = backend.ErrDenied
-		switch text := err.Error(); {
-		case moved:
-			hint = "; the server is one of a cluster, which needs a redis.ClusterClient (Options.Client): name a server that is none in a configuration"
-		case refusedBySentinels(text):
-			hint = "; the Sentinels have said so: correct their addresses, sentinel_username and sentinel_password"
-			if strings.Contains(text, noMaster) {
-				hint = "; the Sentinels know no master of that name: correct master"
-			}
-		case has(text, "NOAUTH", tooLong):
-			hint = "; the server asks for a password, and none was sent"
-		case lacksRight(text):
-			hint = "; an administrator can grant what is needed: " + d.grants()
-		case has(text, "nknown command", "nknown Redis command"):
-			hint = "; a command is missing, or has another name there (rename-command); members need " + Rights
-		case strings.Contains(text, "WRONGTYPE "):
-			hint = fmt.Sprintf("; another program uses keys that begin with {%s}: choose another prefix", d.prefix)
-		}
+		hint = d.hint(err.Error(), moved)
 	}
-	if err = clean.Secrets(err, append(d.password.All(), d.sentinelPassword.All()...)...); errors.Is(err, class) {
+	err = clean.Secrets(err, append(d.password.All(), d.sentinelPassword.All()...)...)
+	if errors.Is(err, class) {
 		return fmt.Errorf("%w%s", err, hint)
 	}
 	return fmt.Errorf("%w: %w%s", class, err, hint)
 }
 
-// grants returns the statement that grants the rights.
-func (d *driver) grants() string {
-	user := "account"
-	if d.user != "" && clean.Text(d.user, 63, false) == d.user && !strings.ContainsAny(d.user, ` "'`) {
-		user = d.user
+// hint returns what an administrator can do.
+func (d *driver) hint(text string, moved bool) string {
+	switch {
+	case moved:
+		return "; the server is one of a cluster, which needs a redis.ClusterClient in Options.Client"
+	case refusedBySentinels(text):
+		return "; the Sentinels have said so: correct master, sentinel_username or sentinel_password"
+	case has(text, "NOAUTH", tooLong):
+		return "; the server asks for a password, and none was sent"
+	case lacksRight(text):
+		user := "account"
+		if prefixForm.MatchString(d.user) {
+			user = d.user
+		}
+		return fmt.Sprintf("; an administrator can grant what is needed: ACL SETUSER %s ~{%s}:* &{%s}:* %s",
+			user, d.prefix, d.prefix, Rights)
+	case lacksCommand(text):
+		return "; a command is missing, or has another name (rename-command); members need " + Rights
+	case strings.Contains(text, "WRONGTYPE "):
+		return fmt.Sprintf("; another program uses keys {%s}: choose another prefix", d.prefix)
 	}
-	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* &{%s}:* %s", user, d.prefix, d.prefix, Rights)
+	return ""
 }
 
 // Rights are the commands that a member needs, as ACL SETUSER takes them.
-const Rights = "+eval +evalsha +info +hget +hmget +hset +hdel +hlen +hkeys +publish +subscribe +hello +select +ping +wait"
+const Rights = "+eval +evalsha +info +hget +hmget +hset +hdel +hlen +hkeys +publish +subscribe +hello" +
+	" +select +ping +wait"

@@ -28,40 +28,32 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 }
 
 func (d *driver) tryOut(ctx context.Context) error {
-	v, err := d.Read(ctx, nil)
+	v, err := d.List(ctx, lease.Sessions, "", 1)
 	it := lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "preflight-" + newNonce()}}
 	for _, value := range []lease.Value{&lease.Session{}, nil} {
-		var w lease.Written
-		if err == nil {
-			w, err = d.Write(ctx, v.Epoch, v.WentBack, []lease.Change{{Put: []lease.Put{{Over: it, Value: value}}}}, nil)
+		if err != nil {
+			return err
 		}
+		var w lease.Written
+		w, err = d.Write(ctx, v.Epoch, 0, []lease.Change{{Put: []lease.Put{{Over: it, Value: value}}}}, nil)
 		if err == nil && w.Results[0].Outcome == backend.Granted {
 			it = w.Results[0].Items[0]
 		}
 	}
-	if err == nil {
-		_, err = d.List(ctx, lease.Sessions, "", 1)
-	}
 	return err
 }
-
-const (
-	maxSeen   = 1000 // members are counted
-	mostConns = 3    // of a process, for calls: two may be dead without notice
-)
 
 // Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those
 // that INFO does not tell need the right CONFIG GET.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.Enter(""); err != nil {
-		return nil, err
+	members, err := b.Members(ctx, "", 1000)
+	if err != nil {
+		return nil, fmt.Errorf("redis: inspect: %w", err)
 	}
 	d := b.driver
-	c, info := d.newClient(false), ""
+	c := d.newClient(false)
 	defer d.conns.Close(c)
-	if _, err = d.Read(ctx, nil); err == nil {
-		info, err = c.Info(ctx).Result()
-	}
+	info, err := c.Info(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: inspect: %w", d.fail(err))
 	}
@@ -80,38 +72,45 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
-	add(false, "server", "%s %s", cmp.Or(facts["server_name"], "redis"), cmp.Or(facts["valkey_version"], facts["redis_version"]))
-	if p := facts["maxmemory_policy"]; strings.HasPrefix(p, "allkeys-") { // others delete keys that expire: not ours
-		add(true, "eviction", "maxmemory-policy is %s: the server may delete leases that are in use, and elections then stop for %v. Set it to noeviction or a volatile one", p, d.maxTTL)
+	version := cmp.Or(facts["valkey_version"], facts["redis_version"])
+	add(false, "server", "%s %s", cmp.Or(facts["server_name"], "redis"), version)
+	policy := facts["maxmemory_policy"]
+	if strings.HasPrefix(policy, "allkeys-") { // others delete keys that expire: not ours
+		add(true, "eviction", "maxmemory-policy is %s: the server may delete leases that are in use, and"+
+			" elections then stop for %v. Set it to noeviction or a volatile one", policy, d.maxTTL)
 	}
 	const again = "After a restart or failover every leader steps down, and each lease is observed for %v"
 	switch {
 	case d.replicas > 0:
-		add(false, "durability", "an acknowledged change is on %d replicas (wait_replicas). "+again, d.replicas, d.maxTTL)
+		add(false, "durability", "a change is on %d replicas (wait_replicas). "+again, d.replicas, d.maxTTL)
 	case facts["aof_enabled"] == "1":
-		add(false, "durability", "an acknowledged change is in the append-only file, flushed as appendfsync says (%s). A restart may lose the rest. "+again, setting("appendfsync"), d.maxTTL)
+		add(false, "durability", "a change is in the append-only file, flushed as appendfsync says (%s)."+
+			" A restart may lose the rest. "+again, setting("appendfsync"), d.maxTTL)
 	default:
-		add(false, "durability", "an acknowledged change is in the server's memory only: a restart loses it, with the history and requests of operators. appendonly yes keeps them. "+again, d.maxTTL)
+		add(false, "durability", "a change is in memory only: a restart loses it, with the history and"+
+			" requests of operators. appendonly yes keeps them. "+again, d.maxTTL)
 	}
 	if n := number("connected_slaves"); n > 0 {
 		least, lag := number("min-replicas-to-write"), number("min-replicas-max-lag")
 		safe := d.replicas >= n || least >= n && lag > 0 && ttl+time.Duration(lag+2)*time.Second <= d.maxTTL
-		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s", n, d.replicas, setting("min-replicas-to-write"), map[bool]string{
-			true:  "an old master without its replicas confirms nothing",
-			false: fmt.Sprintf("an old master that was cut off goes on granting leases while a replica is promoted, so that two processes lead. Set wait_replicas to %d, or fence the old master off before the promotion (docs/redis.md, \"Failover\")", n),
-		}[safe])
+		what := "an old master without its replicas confirms nothing"
+		if !safe {
+			what = "an old master that was cut off goes on granting leases while a replica is promoted: two" +
+				" processes lead. Set wait_replicas to the number of replicas, or fence the old master" +
+				" off before the promotion (docs/redis.md, \"Failover\")"
+		}
+		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s",
+			n, d.replicas, setting("min-replicas-to-write"), what)
 	}
 	if backlog := number("repl-backlog-ttl"); backlog != 0 && float64(backlog) < d.maxTTL.Seconds() {
-		add(true, "backlog", "repl-backlog-ttl is %d s, it must be 0 or at least max_ttl, %v", backlog, d.maxTTL)
-	}
-	members, err := b.Members(ctx, "", maxSeen)
-	if err != nil {
-		return nil, fmt.Errorf("redis: inspect: %w", err)
+		add(true, "backlog", "repl-backlog-ttl is %d s, not 0 or at least max_ttl (%v)", backlog, d.maxTTL)
 	}
 	most := number("maxclients")
-	list = append(list, client.Connections(2, mostConns+2, len(members), most-number("connected_clients"), most))
+	left := most - number("connected_clients")
+	list = append(list, client.Connections(2, mostConns+2, len(members), left, most))
 	list = append(list, limits(number, setting("client-output-buffer-limit"))...)
-	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); nobody leads for that long after a restart or failover of the server, nor before the very first election", d.maxTTL)
+	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); nobody leads for that long after a restart or"+
+		" failover of the server, nor before the very first election", d.maxTTL)
 	if ttl > d.maxTTL {
 		add(true, "TTL", "every bid is refused: the TTL is %v, and max_ttl %v", ttl, d.maxTTL)
 		list[len(list)-1].Fatal = true
@@ -121,17 +120,16 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 
 // limits says which limits of the server are too low for a process that leads thousands of elections.
 func limits(number func(name string) int, buffers string) (list []backend.Diagnostic) {
-	const leads = "a process that leads thousands of elections needs"
-	for name, least := range map[string]int{"proto-max-bulk-len": lease.MaxValue, "client-query-buffer-limit": 2 * lease.MaxValue} {
-		if n := number(name); n > 0 && n < least {
-			list = append(list, clean.Diagnosticf(true, "messages", "%s is %d: "+leads+" %d", name, n, least))
+	check := func(name string, n, least int) {
+		if 0 < n && n < least {
+			list = append(list, clean.Diagnosticf(true, "messages",
+				"%s is %d: a process that leads thousands of elections needs %d", name, n, least))
 		}
 	}
-	hard := 0
-	if _, err := fmt.Sscanf(buffers, "normal %d", &hard); err == nil && 0 < hard && hard < maxAnswer {
-		list = append(list, clean.Diagnosticf(true, "messages", "client-output-buffer-limit normal is %d: "+leads+" %d", hard, maxAnswer))
-	}
+	check("proto-max-bulk-len", number("proto-max-bulk-len"), lease.MaxValue)
+	check("client-query-buffer-limit", number("client-query-buffer-limit"), 2*lease.MaxValue)
+	hard := 0 // of answers, the longest of which have some 8 MB
+	fmt.Sscanf(buffers, "normal %d", &hard)
+	check("client-output-buffer-limit normal", hard, 8<<20)
 	return list
 }
-
-const maxAnswer = 8 << 20 // what an answer may have in bytes, about

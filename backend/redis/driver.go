@@ -22,16 +22,18 @@ import (
 // A driver is access to the keys of one prefix in one database. It implements [lease.Driver] and
 // [lease.Listener]. An item is a field of a hash with JSON, and its version a field of another one.
 type driver struct {
-	conns     client.Pool[goredis.UniversalClient]       // clients of one connection, or the program's, many times
-	newClient func(listens bool) goredis.UniversalClient // or the program's
-	lend      func() *goredis.Conn                       // a connection of the program's client; nil: it lends none
-	poolSize  int                                        // of the program's client, of one server; 0: of none
-	follows   bool                                       // the program's client knows all servers of its cluster
-	tls       bool                                       // its own client uses it
-	db        int                                        // that each run of the script selects
-	prefix    string
-	maxTTL    time.Duration
-	replicas  int // that must have a change
+	// Clients of one connection, or that of the program, many times.
+	conns     client.Pool[goredis.UniversalClient]
+	newClient func(listens bool) goredis.UniversalClient
+
+	lend     func() *goredis.Conn // a connection of the program's client; nil: it lends none
+	poolSize int                  // of the program's client, of one server; 0: of none
+	follows  bool                 // the program's client knows all servers of its cluster
+	tls      bool                 // its own client uses it
+	db       int                  // that each run of the script selects
+	prefix   string
+	maxTTL   time.Duration
+	replicas int // that must have a change
 
 	location, user             string
 	password, sentinelPassword client.Secret
@@ -51,9 +53,11 @@ type driver struct {
 var _ lease.Listener = (*driver)(nil)
 
 const (
-	minTTL    = time.Second
-	maxItems  = 64   // puts and checks in one change
-	maxParts  = 500  // items of changes, or items to read, in one run of the script: the server does nothing else meanwhile
+	minTTL   = time.Second
+	maxItems = 64 // puts and checks in one change
+
+	// While the script runs, the server does nothing else.
+	maxParts  = 500  // items of changes, or items to read, in one run
 	maxVerify = 2000 // items to verify in one run
 )
 
@@ -64,8 +68,8 @@ var script = goredis.NewScript(scriptText)
 
 // keys returns the keys of the script. They have one hash tag, so that all are in one place of a cluster.
 func (d *driver) keys() (keys []string) {
-	for _, name := range []string{"origin", "version", string(lease.Records), string(lease.Sessions), string(lease.Metas)} {
-		keys = append(keys, "{"+d.prefix+"}:"+name)
+	for _, name := range []lease.Kind{"origin", "version", lease.Records, lease.Sessions, lease.Metas} {
+		keys = append(keys, "{"+d.prefix+"}:"+string(name))
 	}
 	return keys
 }
@@ -74,7 +78,10 @@ func (d *driver) channel() string { return "{" + d.prefix + "}:changed" }
 
 // Limits implements [lease.Driver]. A restart or failover may lose what was acknowledged.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true, Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue}
+	return lease.Limits{
+		Name: Name, MinTTL: minTTL, MaxTTL: d.maxTTL, Loses: true,
+		Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue,
+	}
 }
 
 func (d *driver) Close() error {
@@ -86,9 +93,16 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// do runs an operation of the script, and returns the epoch, the number of records and what else is answered.
-// nonce is a text that never comes twice, epoch that of the caller; "": any.
-func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ...any) (now string, records int64, rest []any, err error) {
+// An answer is what a run of the script has answered.
+type answer struct {
+	epoch   string
+	number  uint64 // the greatest of a change in it
+	records int64
+	rest    []any
+}
+
+// do runs an operation of the script. nonce never comes twice, and epoch is that of the caller; "": any.
+func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ...any) (a answer, err error) {
 	d.mu.Lock()
 	newest := d.number
 	if epoch == "" {
@@ -98,46 +112,41 @@ func (d *driver) do(ctx context.Context, operation, nonce, epoch string, args ..
 	}
 	d.mu.Unlock()
 	young := int64(d.maxTTL.Seconds()) + 3 // whole ones, and the server's clock may be slower
-	lost := lease.Encode(&lease.Meta{Layout: lease.Layout, Deleted: 1, MaxTTL: lease.Span(d.maxTTL), Epoch: "lost"})
-	write := operation == "write"
-	if write && d.replicas > 0 {
+	meta := &lease.Meta{Layout: lease.Layout, Deleted: 1, MaxTTL: lease.Span(d.maxTTL), Epoch: "lost"}
+	lost := lease.Encode(meta)
+	if operation == "write" && d.replicas > 0 {
 		operation = "replicate"
 	}
-	args = append([]any{operation, nonce, d.maxTTL.String(), young, epoch, newest, lost, d.channel(), d.db}, args...)
-	answer, err := d.run(ctx, write, args)
+	maxTTL := d.maxTTL.String()
+	all := []any{operation, nonce, maxTTL, young, epoch, newest, lost, d.channel(), d.db}
+	told, err := d.run(ctx, append(all, args...))
 	if err != nil {
-		return "", 0, nil, d.fail(err)
+		return a, d.fail(err)
 	}
-	now = text(answer[0])
-	records, _ = answer[3].(int64)
-	number, _ := strconv.ParseUint(text(answer[1]), 10, 64)
-	if maxTTL := text(answer[2]); maxTTL != d.maxTTL.String() {
-		return "", 0, nil, fmt.Errorf("%w: max_ttl is %v, and that of the keys {%s} is %.20s: all processes need the same; docs/redis.md says how to change it", backend.ErrDenied, d.maxTTL, d.prefix, maxTTL)
+	if text(told[2]) != maxTTL {
+		return a, fmt.Errorf("%w: max_ttl is %s, and that of the keys {%s} is %.20s: all processes need the"+
+			" same; docs/redis.md says how to change it", backend.ErrDenied, maxTTL, d.prefix, text(told[2]))
 	}
-	d.note(now, number)
-	return now, records, answer[5:], nil
-}
+	a.epoch, a.rest = text(told[0]), told[5:]
+	a.number, _ = strconv.ParseUint(text(told[1]), 10, 64)
+	a.records, _ = told[3].(int64)
 
-// unanswered reports whether the server has never answered.
-func (d *driver) unanswered() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.epoch == ""
+	if d.epoch != a.epoch {
+		if d.epoch != "" { // perhaps it is another server, where somebody must listen anew
+			d.leave()
+		}
+		d.epoch, d.number = a.epoch, 0
+	}
+	d.number = max(d.number, a.number)
+	return a, nil
 }
 
-// note notes an answer. Another epoch may be that of another server, where somebody must listen anew.
-func (d *driver) note(epoch string, number uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.epoch == epoch {
-		d.number = max(d.number, number)
-		return
-	}
-	if d.epoch != "" {
-		d.dropListener()
-		d.conns.Moved() // the other connections may lead to the server of before
-	}
-	d.epoch, d.number = epoch, number
+// leave closes connections that may lead to a former server. The caller holds d.mu.
+func (d *driver) leave() {
+	d.dropListener()
+	d.conns.Moved()
 }
 
 func newNonce() string { return string(backend.NewNonce()[:16]) }
@@ -154,8 +163,7 @@ func text(v any) string {
 	return s
 }
 
-// Read implements [lease.Driver]. If items are read in several parts, the meta item and the number of records
-// come last.
+// Read implements [lease.Driver]. Of several parts the meta item and the number of records come last.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	v := lease.View{Position: d.currentPosition()}
 	for first := true; first || len(v.Items) < len(keys); first = false {
@@ -180,34 +188,24 @@ func (d *driver) readPart(ctx context.Context, v *lease.View, keys []lease.Key) 
 	for _, k := range keys {
 		args = append(args, string(k.Kind), k.Name)
 	}
-	epoch, records, rest, err := d.do(ctx, "read", newNonce(), "", args...)
+	a, err := d.do(ctx, "read", newNonce(), "", args...)
 	switch {
 	case err != nil:
 		return err
-	case len(rest) != len(args):
-		return fmt.Errorf("%w: %d items were asked for, and the answer has %d", backend.ErrUnavailable, len(keys), len(rest)/2)
-	case v.Epoch != "" && v.Epoch != epoch:
+	case len(a.rest) != len(args):
+		return fmt.Errorf("%w: the answer has not %d items", backend.ErrUnavailable, len(keys))
+	case v.Epoch != "" && v.Epoch != a.epoch:
 		return lease.ErrEpoch
 	}
-	v.Items = append(v.Items, d.itemsOf(keys, rest)...)
-	v.Epoch, v.Records = epoch, records
-	return nil
-}
-
-// itemsOf returns items as the script tells of them: version and text of each. After somebody has set the
-// store's number back, older items have greater ones, which tell no order.
-func (d *driver) itemsOf(keys []lease.Key, told []any) (items []lease.Item) {
-	d.mu.Lock()
-	number := d.number
-	d.mu.Unlock()
 	for i, k := range keys {
-		it := item(k, text(told[2*i]), text(told[2*i+1]))
-		if it.Order > number {
+		it := item(k, text(a.rest[2*i]), text(a.rest[2*i+1]))
+		if it.Order > a.number { // somebody has set the store's number back
 			it.Order = 0
 		}
-		items = append(items, it)
+		v.Items = append(v.Items, it)
 	}
-	return items
+	v.Epoch, v.Records = a.epoch, a.records
+	return nil
 }
 
 // item returns an item as the script tells of it. A version has "!" if somebody else wrote the text.
@@ -227,11 +225,10 @@ func parse(version string) (order uint64, made string) {
 		return 0, ""
 	}
 	number, _, _ := strings.Cut(parts[0], ".")
-	order, err := strconv.ParseUint(number, 10, 53) // the script counts no further
-	if err != nil {
-		order = 0
+	if order, err := strconv.ParseUint(number, 10, 53); err == nil { // the script counts no further
+		return order, parts[1]
 	}
-	return order, parts[1]
+	return 0, parts[1]
 }
 
 // sum is that of a text in its version.
@@ -240,24 +237,23 @@ func sum(text string) string {
 	return hex.EncodeToString(s[:8])
 }
 
-// List implements [lease.Driver]. It reads all names and sorts them: the server's script cannot do so byte by
-// byte.
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+// List implements [lease.Driver]. It reads all names and sorts them, since the script cannot do so by bytes.
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, most int) (v lease.View, err error) {
 	v.Position = d.currentPosition()
-	epoch, _, rest, err := d.do(ctx, "names", newNonce(), "", string(kind))
+	a, err := d.do(ctx, "names", newNonce(), "", string(kind))
 	if err != nil {
 		return v, err
 	}
-	v.Epoch = epoch
+	v.Epoch = a.epoch
 	var keys []lease.Key
-	for _, name := range rest {
+	for _, name := range a.rest {
 		if s := text(name); s >= from {
 			keys = append(keys, lease.Key{Kind: kind, Name: s})
 		}
 	}
 	slices.SortFunc(keys, func(a, b lease.Key) int { return strings.Compare(a.Name, b.Name) })
-	for len(keys) > 0 && len(v.Items) < limit { // again for those that were deleted meanwhile
-		part := keys[:min(len(keys), limit-len(v.Items), maxParts)]
+	for len(keys) > 0 && len(v.Items) < most { // again for those that were deleted meanwhile
+		part := keys[:min(len(keys), most-len(v.Items), maxParts)]
 		keys = keys[len(part):]
 		if err := d.readPart(ctx, &v, part); err != nil {
 			return lease.View{}, err

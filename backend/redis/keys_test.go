@@ -114,8 +114,8 @@ func TestALateCreationIsAnotherItem(t *testing.T) {
 	nonce, seen := newNonce(), map[string]bool{}
 	for range 3 {
 		args := append([]any{1}, appendChange(nil, &lease.Change{Put: []lease.Put{{Over: v.Items[0], Value: &lease.Record{Election: "jobs", Term: 1}}}})...)
-		if _, _, rest, err := d.do(t.Context(), "write", nonce, v.Epoch, args...); err != nil || text(rest[0]) == "" {
-			t.Fatal(rest, err)
+		if a, err := d.do(t.Context(), "write", nonce, v.Epoch, args...); err != nil || text(a.rest[0]) == "" {
+			t.Fatal(a, err)
 		}
 		now := drivertest.Read(t, d, recordKey("jobs"))
 		if it := now.Items[0]; seen[it.Version] || seen[it.Created] {

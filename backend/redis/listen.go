@@ -32,7 +32,7 @@ const (
 )
 
 // Listen implements [lease.Listener] by SUBSCRIBE.
-func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on lease.Heard) error {
 	for {
 		l, next, changed := d.listen(position)
 		switch {
@@ -130,7 +130,8 @@ func itemsIn(message, epoch string) (items []lease.Item) {
 	number, _ := strconv.ParseUint(parts[1], 10, 53)
 	for p := range slices.Chunk(parts[2:], 4) {
 		it := item(lease.Key{Kind: lease.Kind(p[0]), Name: p[1]}, p[2], p[3])
-		if it.Order == 0 || it.Order > number || it.Edited || it.Value == nil || !strings.HasSuffix(it.Version, "/"+sum(p[3])) {
+		ours := strings.HasSuffix(it.Version, "/"+sum(p[3])) && !it.Edited && it.Value != nil
+		if !ours || it.Order == 0 || it.Order > number {
 			return nil
 		}
 		items = append(items, it)
@@ -141,8 +142,7 @@ func itemsIn(message, epoch string) (items []lease.Item) {
 // listenerPause is how long there is no listener after its place was needed.
 const listenerPause = 10 * time.Second
 
-// giveWay closes the listener's connection, since a call needs its place, and reports whether that may be
-// free soon.
+// giveWay closes the listener's connection for a call, and reports whether its place may be free soon.
 func (d *driver) giveWay() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

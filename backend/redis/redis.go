@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"time"
 
@@ -40,8 +39,7 @@ type Options struct {
 	// any of ._:- up to 100. Default: DefaultPrefix.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
-	// Username and Password are those of the server, SentinelUsername and SentinelPassword those of the
-	// Sentinels. Default: none.
+	// Username and Password are for the server, the other two for the Sentinels. Default: none.
 	Username         string `yaml:"username" json:"username"`
 	Password         string `yaml:"password" json:"password"`
 	SentinelUsername string `yaml:"sentinel_username" json:"sentinel_username"`
@@ -118,28 +116,40 @@ var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,100}$`)
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
 	d := &driver{
-		db: o.DB, prefix: cmp.Or(o.Prefix, DefaultPrefix), maxTTL: cmp.Or(o.MaxTTL, DefaultMaxTTL), replicas: o.WaitReplicas,
-		user: o.Username, heard: []notice{{position: 1}}, changed: make(chan struct{}),
+		prefix: cmp.Or(o.Prefix, DefaultPrefix), db: o.DB, user: o.Username,
+		maxTTL: cmp.Or(o.MaxTTL, DefaultMaxTTL), replicas: o.WaitReplicas,
+		heard: []notice{{position: 1}}, changed: make(chan struct{}),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.password.Set(o.Password)
 	d.sentinelPassword.Set(o.SentinelPassword)
-	given := o.Master+o.Username+o.Password+o.SentinelUsername+o.SentinelPassword+o.CAFile+o.CertFile+o.KeyFile != ""
+	login := o.Username + o.Password
+	sentinelLogin := o.SentinelUsername + o.SentinelPassword
+	files := o.CAFile + o.CertFile + o.KeyFile
 	switch {
 	case !prefixForm.MatchString(d.prefix):
-		return nil, fmt.Errorf("prefix is %.120q; it must be 1 to 100 ASCII letters, digits and any of ._:-", d.prefix)
+		return nil, fmt.Errorf("prefix is %.120q; it has 1 to 100 ASCII letters, digits and ._:-", d.prefix)
 	case d.maxTTL < minTTL || d.maxTTL > 5*time.Minute:
 		return nil, fmt.Errorf("max_ttl is %v, it must be %v to 5m", d.maxTTL, minTTL)
 	case o.WaitReplicas < 0 || o.WaitReplicas > 100:
 		return nil, fmt.Errorf("wait_replicas is %d, it must be 0 to 100", o.WaitReplicas)
-	case o.Client == nil:
-		return d, d.connect(o)
-	case given || len(o.Addresses) > 0 || o.DB != 0 || o.TLS != nil:
-		return nil, errors.New("addresses, master, db, credentials or TLS are set together with Client, which has its own")
+	case o.Client != nil && (len(o.Addresses) > 0 || o.DB != 0 || o.TLS != nil ||
+		o.Master+login+sentinelLogin+files != ""):
+		return nil, errors.New("addresses, master, db, credentials or TLS are set together with Client")
+	case o.Client != nil:
+		return d, d.use(o.Client)
+	case len(o.Addresses) == 0:
+		return nil, errors.New("no addresses")
+	case o.Master == "" && len(o.Addresses) > 1:
+		return nil, fmt.Errorf("%d addresses without master, which Sentinels need", len(o.Addresses))
+	case o.Master == "" && sentinelLogin != "":
+		return nil, errors.New("credentials for Sentinels are set without master")
+	case o.Username != "" && o.Password == "" || o.SentinelUsername != "" && o.SentinelPassword == "":
+		return nil, errors.New("a user name is set without its password")
+	case o.DB < 0:
+		return nil, fmt.Errorf("db is %d, it must be at least 0", o.DB)
+	case o.TLS != nil && files != "":
+		return nil, errors.New("both TLS and files for it are set")
 	}
-	// The program's client has a pool of its own, so it serves any number of calls, and nobody closes it.
-	d.newClient = func(bool) goredis.UniversalClient { return o.Client }
-	d.conns.Age, d.conns.Most, d.conns.Close = math.MaxInt64, math.MaxInt, func(goredis.UniversalClient) {}
-	d.conns.Open = func(context.Context) (goredis.UniversalClient, error) { return o.Client, nil }
-	return d, d.locate(o.Client)
+	return d, d.connect(o)
 }

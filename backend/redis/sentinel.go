@@ -12,35 +12,31 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Sentinels know the address of the master. They are asked here, since go-redis prints to stderr whenever it
-// asks them, and a package must not replace the logger of its program.
-type sentinels struct {
-	addresses []string
-	master    string
-	client    func(address string) *goredis.SentinelClient
-}
+// noSentinel begins what Sentinels say, which is not said by the server.
+const noSentinel = "no Sentinel has named the master"
 
-const (
-	noSentinel    = "no Sentinel has named the master"
-	noMaster      = "redis: nil" // there is none of that name
-	sentinelPause = 5 * time.Second
-)
+// A sentinel connects to a Sentinel. Sentinels know the address of the master. They are asked here, since
+// go-redis prints to stderr whenever it asks them, and a package must not replace the logger of its program.
+type sentinel func() *goredis.SentinelClient
 
 // dialMaster returns what dials the master, and follows the Sentinels from the first time on.
 func (d *driver) dialMaster(dial dialFunc, o Options, addresses []string) dialFunc {
-	s := &sentinels{addresses: addresses, master: o.Master}
-	s.client = func(address string) *goredis.SentinelClient {
-		d.sentinelPassword.ReadAgain(o.SentinelPasswordFile)
-		return goredis.NewSentinelClient(clientOptions(address, o.SentinelUsername, d.sentinelPassword.Get(), quiet(dial)))
+	var sentinels []sentinel
+	for _, address := range addresses {
+		sentinels = append(sentinels, func() *goredis.SentinelClient {
+			d.sentinelPassword.ReadAgain(o.SentinelPasswordFile)
+			own := clientOptions(address, o.SentinelUsername, d.sentinelPassword.Get(), quiet(dial))
+			return goredis.NewSentinelClient(own)
+		})
 	}
 	var once sync.Once
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		once.Do(func() {
-			for _, address := range addresses {
-				go d.follow(s, address)
+			for _, s := range sentinels {
+				go d.follow(o.Master, s)
 			}
 		})
-		address, err := s.find(ctx)
+		address, err := find(ctx, o.Master, sentinels)
 		if err != nil {
 			return nil, err
 		}
@@ -49,63 +45,58 @@ func (d *driver) dialMaster(dial dialFunc, o Options, addresses []string) dialFu
 }
 
 // find returns the address of the master, as the Sentinel says that answers first.
-func (s *sentinels) find(ctx context.Context) (string, error) {
+func find(ctx context.Context, master string, sentinels []sentinel) (string, error) {
 	type answer struct {
-		master []string
-		err    error
+		address []string
+		err     error
 	}
-	answers := make(chan answer, len(s.addresses))
-	for _, address := range s.addresses {
+	answers := make(chan answer, len(sentinels))
+	for _, connect := range sentinels {
 		go func() {
-			c := s.client(address)
+			c := connect()
 			defer c.Close()
-			master, err := c.GetMasterAddrByName(ctx, s.master).Result()
-			answers <- answer{master, err}
+			address, err := c.GetMasterAddrByName(ctx, master).Result()
+			answers <- answer{address, err}
 		}()
 	}
 
 	var errs []error
-	for range s.addresses {
+	for range sentinels {
 		a := <-answers
-		if len(a.master) == 2 {
-			return net.JoinHostPort(a.master[0], a.master[1]), nil
+		if len(a.address) == 2 {
+			return net.JoinHostPort(a.address[0], a.address[1]), nil
 		}
 		errs = append(errs, a.err)
 	}
-	return "", fmt.Errorf("%s: %v", noSentinel, errors.Join(errs...)) // what a Sentinel says is not said by the server
+	return "", fmt.Errorf("%s: %v", noSentinel, errors.Join(errs...))
 }
 
 // refusedBySentinels reports whether Sentinels have answered, and named no address.
 func refusedBySentinels(text string) bool {
-	return strings.Contains(text, noSentinel) && has(text, noMaster, "AUTH", "WRONGPASS", "NOPERM", "nknown command")
+	answered := has(text, "redis: nil", "AUTH", "WRONGPASS", "NOPERM", "nknown command")
+	return answered && strings.Contains(text, noSentinel)
 }
 
 // follow leaves all connections when a Sentinel says that there is another master, until the driver is
 // closed: the old one may still answer.
-func (d *driver) follow(s *sentinels, address string) {
-	for again := true; again; again = pause(d.ctx, sentinelPause) {
-		c := s.client(address)
+func (d *driver) follow(master string, connect sentinel) {
+	for again := true; again; again = pause(d.ctx, 5*time.Second) {
+		c := connect()
 		sub := c.Subscribe(d.ctx, "+switch-master")
 		stop := context.AfterFunc(d.ctx, func() { sub.Close() })
 		for err := error(nil); err == nil; {
 			var said any
 			said, err = sub.ReceiveTimeout(d.ctx, noEnd)
-			if m, ok := said.(*goredis.Message); ok && strings.HasPrefix(m.Payload, s.master+" ") {
+			if m, ok := said.(*goredis.Message); ok && strings.HasPrefix(m.Payload, master+" ") {
+				d.mu.Lock()
 				d.leave()
+				d.mu.Unlock()
 			}
 		}
 		stop()
 		sub.Close()
 		c.Close()
 	}
-}
-
-// leave closes connections that may lead to a former server.
-func (d *driver) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dropListener()
-	d.conns.Moved()
 }
 
 // noEnd is how long a subscription may be silent.
@@ -134,8 +125,7 @@ func (c quietConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write says nothing of an error: the next Read does, which would wait for ever if what was not sent is
-// SUBSCRIBE.
+// Write says nothing of an error: the next Read does, which would wait for ever if SUBSCRIBE was not sent.
 func (c quietConn) Write(b []byte) (int, error) {
 	if _, err := c.Conn.Write(b); err != nil {
 		c.Close()

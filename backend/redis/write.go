@@ -10,7 +10,9 @@ import (
 
 // Write implements [lease.Driver]. Changes share runs of the script, which compares the epoch. Versions never
 // come twice, whatever the store has lost, so the values of remembered items need not be compared.
-func (d *driver) Write(ctx context.Context, epoch string, _ int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+func (d *driver) Write(
+	ctx context.Context, epoch string, _ int, changes []lease.Change, verify []lease.Item,
+) (w lease.Written, err error) {
 	w.Results = make([]lease.Result, len(changes))
 	for from, checked := 0, 0; from < len(changes) || checked < len(verify); {
 		to, items := from, 0
@@ -23,49 +25,39 @@ func (d *driver) Write(ctx context.Context, epoch string, _ int, changes []lease
 		if to == len(changes) { // what is verified is compared after all changes
 			part = verify[checked:min(len(verify), checked+maxVerify)]
 		}
-		stale, err := d.send(ctx, epoch, changes[from:to], w.Results[from:to], part)
-		if err != nil {
-			return w, err
+
+		args := []any{to - from}
+		for i := from; i < to; i++ {
+			args = appendChange(args, &changes[i])
 		}
-		for _, i := range stale {
-			w.Stale = append(w.Stale, checked+i)
+		for _, it := range part {
+			args = append(args, string(it.Kind), it.Name, it.Version)
+		}
+		nonce := newNonce()
+		a, err := d.do(ctx, "write", nonce, epoch, args...)
+		switch {
+		case err != nil:
+			return w, err
+		case a.epoch != epoch:
+			return w, lease.ErrEpoch
+		case len(a.rest) < to-from:
+			return w, fmt.Errorf("%w: the answer has not %d results", backend.ErrUnavailable, to-from)
+		}
+
+		for i, number := range a.rest[:to-from] {
+			result := lease.Result{Outcome: backend.Refused}
+			if n := text(number); n != "" {
+				result = lease.Result{Outcome: backend.Granted, Items: written(&changes[from+i], n+"."+nonce)}
+			}
+			w.Results[from+i] = result
+		}
+		for _, n := range a.rest[to-from:] {
+			i, _ := n.(int64)
+			w.Stale = append(w.Stale, checked+int(i))
 		}
 		from, checked = to, checked+len(part)
 	}
 	return w, nil
-}
-
-// send makes changes in one run, sets their results, and returns which of the items in verify have another
-// version.
-func (d *driver) send(ctx context.Context, epoch string, changes []lease.Change, results []lease.Result, verify []lease.Item) (stale []int, err error) {
-	args := []any{len(changes)}
-	for i := range changes {
-		args = appendChange(args, &changes[i])
-	}
-	for _, it := range verify {
-		args = append(args, string(it.Kind), it.Name, it.Version)
-	}
-	nonce := newNonce()
-	now, _, rest, err := d.do(ctx, "write", nonce, epoch, args...)
-	switch {
-	case err != nil:
-		return nil, err
-	case now != epoch:
-		return nil, lease.ErrEpoch
-	case len(rest) < len(changes):
-		return nil, fmt.Errorf("%w: %d changes have %d results", backend.ErrUnavailable, len(changes), len(rest))
-	}
-	for i := range changes {
-		results[i].Outcome = backend.Refused
-		if number := text(rest[i]); number != "" {
-			results[i] = lease.Result{Outcome: backend.Granted, Items: written(&changes[i], number+"."+nonce)}
-		}
-	}
-	for _, n := range rest[len(changes):] {
-		i, _ := n.(int64)
-		stale = append(stale, int(i))
-	}
-	return stale, nil
 }
 
 // appendChange appends a change as the script takes it.
