@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +20,8 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-// hedged runs f, which is one call to the cluster. It is also sent to a second and a third member
-// if the first does not answer, and once more with a new token if the token was refused: a refused
-// call has changed nothing.
+// hedged runs f, which is one call to the cluster. It is also sent to a second and a third member if the
+// first does not answer, and once more with a new token if one was refused: it has changed nothing then.
 func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (R, error) {
 	r, err := firstAnswer(ctx, f)
 	if d.login != nil && tokenRefused(err) {
@@ -35,7 +35,7 @@ func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, e
 // firstAnswer runs f, and again when that has failed or a quarter of the call's time is over, three times
 // in all. It returns the first result without an error, so that a server that hangs costs nobody a lease.
 // An error is final if another member cannot do better. All runs of f have ended when firstAnswer returns.
-func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
+func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error)) (none R, err error) {
 	const most = 3
 	type result struct {
 		r   R
@@ -67,33 +67,28 @@ func firstAnswer[R any](ctx context.Context, f func(context.Context) (R, error))
 			}
 		case <-time.After(wait):
 		case <-ctx.Done():
-			var none R
 			return none, ctx.Err()
 		}
 	}
 }
 
-// failFast makes a call fail, with the reason, when no member can be reached. By default the
-// client waits until the call's deadline.
-func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// failFast makes a call fail, with the reason, when no member can be reached. By default the client waits.
+func failFast(
+	ctx context.Context, method string, req, reply any,
+	cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	return next(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
 }
 
-func failFastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return next(ctx, desc, cc, method, append(opts, grpc.WaitForReady(false))...)
-}
-
-// A login holds the user's token and gets a new one when the server refuses it. The client
-// library would log in for every stream, which costs the server a password hash each time,
-// and would need the server to be up when the client is created.
+// A login holds the user's token and gets a new one when the server refuses it. The client library would log
+// in for every stream, which costs a password hash each time, and needs a server when it is created.
 type login struct {
 	username        string
 	password, token client.Secret
 	passwordFile    string
 }
 
-// anew marks the context of a login, which has no token: servers before 3.5 refuse one with a token that has
-// expired.
+// anew marks the context of a login, which has no token: servers before 3.5 refuse one with an old token.
 type anew struct{}
 
 // GetRequestMetadata attaches the token to a call, as credentials.PerRPCCredentials.
@@ -119,12 +114,11 @@ func (l *login) refresh(ctx context.Context, c *clientv3.Client) error {
 	if is(err, rpctypes.ErrAuthFailed) && l.password.ReadAgain(l.passwordFile) {
 		resp, err = try()
 	}
-	switch {
-	case err == nil:
+	if errors.Is(err, rpctypes.ErrAuthNotEnabled) {
+		resp, err = &clientv3.AuthenticateResponse{}, nil
+	}
+	if err == nil {
 		l.token.Set(resp.Token)
-	case errors.Is(err, rpctypes.ErrAuthNotEnabled):
-		l.token.Set("")
-		return nil
 	}
 	return err
 }
@@ -132,12 +126,9 @@ func (l *login) refresh(ctx context.Context, c *clientv3.Client) error {
 // is reports whether err is one of etcd's own errors. Depending on the call, the client
 // returns them as values or as text.
 func is(err error, wanted ...error) bool {
-	for _, w := range wanted {
-		if err != nil && (errors.Is(err, w) || strings.Contains(err.Error(), rpctypes.ErrorDesc(w))) {
-			return true
-		}
-	}
-	return false
+	return err != nil && slices.ContainsFunc(wanted, func(w error) bool {
+		return errors.Is(err, w) || strings.Contains(err.Error(), rpctypes.ErrorDesc(w))
+	})
 }
 
 // tokenRefused reports whether a token was refused; then the call has changed nothing.
@@ -150,19 +141,23 @@ func class(err error) error {
 	if c := backend.Class(err); c != backend.ErrUnavailable || errors.Is(err, backend.ErrUnavailable) {
 		return c
 	}
-	code := status.Code(err)
-	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		code = e.Code()
+	switch status.Code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DataLoss:
+		return backend.ErrDenied
 	}
 	text := err.Error() // the client reports a failed handshake as a failed connection
-	switch {
-	case is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
-		rpctypes.ErrAuthNotEnabled, rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt),
-		code == codes.PermissionDenied, code == codes.Unauthenticated, code == codes.Unimplemented, code == codes.DataLoss,
-		strings.Contains(text, "larger than max"), strings.Contains(text, "x509: "), strings.Contains(text, "tls: "):
+	if strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || tooLarge(err) ||
+		is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrAuthNotEnabled,
+			rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
+			rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt) {
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable
+}
+
+// tooLarge reports whether the server, or the client, has refused a request for its size.
+func tooLarge(err error) bool {
+	return is(err, rpctypes.ErrRequestTooLarge, errors.New("larger than max"))
 }
 
 // fail adds to err its class and what an operator must do, and removes secrets.

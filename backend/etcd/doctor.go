@@ -17,27 +17,20 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-var (
-	_ backend.Inspector   = (*Backend)(nil)
-	_ backend.Preflighter = (*Backend)(nil)
-	_ backend.Marker      = (*Backend)(nil)
-)
-
 // Preflight implements [backend.Preflighter]. For each election it sends the writes of a grant in a
-// transaction whose condition is never met: etcd checks the rights for all operations of a transaction
-// before its conditions.
+// transaction whose condition is never met: etcd checks the rights for all its operations before that.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	d, closed := b.driver, b.Enter(bids[0].Candidate.Nonce)
+	key, never := d.never()
 	errs := make([]error, len(bids))
-	client.InParallel(len(bids), atOnce, func(i int) {
-		var then []clientv3.Op
-		record := lease.Key{Kind: lease.Records, Name: bids[i].Election}
-		for _, k := range []lease.Key{{Kind: lease.Metas}, tried, record} {
+	client.InParallel(len(bids), 32, func(i int) {
+		then := []clientv3.Op{clientv3.OpPut(key, "")}
+		for _, k := range []lease.Key{{Kind: lease.Metas}, {Kind: lease.Records, Name: bids[i].Election}} {
 			then = append(then, clientv3.OpPut(d.keys.key(k), ""))
 		}
 		err := closed
 		if err == nil {
-			_, _, err = d.txn(ctx, []clientv3.Cmp{d.never()}, then)
+			_, _, err = d.txn(ctx, []clientv3.Cmp{never}, then)
 		}
 		if err != nil {
 			errs[i] = fmt.Errorf("etcd: preflight %q: %w", bids[i].Election, err)
@@ -46,20 +39,13 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return errs
 }
 
-// atOnce is how many requests of the doctor are under way at the same time.
-const atOnce = 32
-
-// tried is an item that nobody writes.
-var tried = lease.Key{Kind: lease.Sessions, Name: "preflight"}
-
-// never returns a condition that is never met.
-func (d *driver) never() clientv3.Cmp {
-	return clientv3.Compare(clientv3.Version(d.keys.key(tried)), "=", -1)
+// never returns the key of an item that nobody writes, and a condition that is never met.
+func (d *driver) never() (string, clientv3.Cmp) {
+	key := d.keys.key(lease.Key{Kind: lease.Sessions, Name: "preflight"})
+	return key, clientv3.Compare(clientv3.Version(key), "=", -1)
 }
 
-// Inspect implements [backend.Inspector]. It asks the cluster for its members and each endpoint
-// for its status, and reports whether all endpoints belong to one cluster, how many members
-// it can lose, alarms, space, and limits that are too low. This needs no rights but those of a member.
+// Inspect implements [backend.Inspector]. It needs no rights but those of a member.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -72,7 +58,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 		return nil, fmt.Errorf("etcd: list members: %w", d.fail(err))
 	}
 	statuses := make([]endpointStatus, len(d.client.Endpoints()))
-	client.InParallel(len(statuses), atOnce, func(i int) {
+	client.InParallel(len(statuses), 32, func(i int) {
 		e := d.client.Endpoints()[i]
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
@@ -86,39 +72,29 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 // does not tell its limits. An observer may not write, so it is told of one of them only.
 func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
 	const mostOps = 128 // operations in a transaction, by default; d.txn adds one
-	key := d.keys.key(tried)
+	key, never := d.never()
 	then := slices.Repeat([]clientv3.Op{clientv3.OpGet(key)}, mostOps-2)
 	then = append(then, clientv3.OpPut(key, strings.Repeat(" ", lease.MaxValue)))
-	_, _, err := d.txn(ctx, []clientv3.Cmp{d.never()}, then)
+	_, _, err := d.txn(ctx, []clientv3.Cmp{never}, then)
 	switch {
 	case is(err, rpctypes.ErrTooManyOps):
 		list = append(list, clean.Diagnosticf(true, "messages",
 			"--max-txn-ops is less than %d, its default: bids for dozens of elections are refused", mostOps))
-	case is(err, rpctypes.ErrRequestTooLarge) || err != nil && strings.Contains(err.Error(), "larger than max"):
+	case tooLarge(err):
 		list = append(list, clean.Diagnosticf(true, "messages",
 			"--max-request-bytes is less than %d: thousands of elections of a process cannot be renewed",
 			lease.MaxValue+1024))
 	}
-	if !d.worksBesideAWatch(ctx, key) {
-		list = append(list, clean.Diagnosticf(true, "messages", "--max-concurrent-streams is 1: what tells a process of changes leaves no stream for its renewals, and nobody leads for long"))
+
+	// A second stream of a connection waits in the client, which says nothing.
+	within, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	d.watcher.Watch(within, key)
+	if d.kv.Get(within, key); within.Err() != nil && ctx.Err() == nil {
+		list = append(list, clean.Diagnosticf(true, "messages", "--max-concurrent-streams is 1: a watch"+
+			" leaves no stream for renewals, and nobody leads for long"))
 	}
 	return list
-}
-
-// worksBesideAWatch reports whether a connection may have a second stream: others wait in the client, which
-// says nothing.
-func (d *driver) worksBesideAWatch(ctx context.Context, key string) bool {
-	watching, end := context.WithCancel(ctx)
-	defer end()
-	select {
-	case <-d.watcher.Watch(watching, key, clientv3.WithCreatedNotify()):
-	case <-ctx.Done():
-		return true
-	}
-	within, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	_, err := d.kv.Get(within, key)
-	return err == nil || within.Err() == nil || ctx.Err() != nil
 }
 
 // An endpointStatus is the answer of one endpoint.
@@ -160,7 +136,7 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 		}
 	}
 	if len(clusters) > 1 {
-		add(true, "cluster", "the endpoints belong to %d clusters: each would have its own leader. Correct the endpoints", len(clusters))
+		add(true, "cluster", "the endpoints belong to %d clusters: each would have a leader", len(clusters))
 	}
 	voters, up := 0, 0
 	for _, m := range members {
@@ -173,11 +149,13 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 	}
 	switch spare := up - (voters/2 + 1); {
 	case voters == 1:
-		add(false, "cluster", "one member: no election has a leader while it is down; if its disk is lost, every lease is watched for the greatest TTL")
+		add(false, "cluster", "one member: no election has a leader while it is down;"+
+			" if its disk is lost, every lease is watched for the greatest TTL")
 	case spare < 0:
 		add(true, "cluster", "the endpoints reach %d of %d voting members: less than a majority", up, voters)
 	default:
-		add(spare == 0 || up < voters, "cluster", "the endpoints reach %d of %d voting members; the cluster can lose %d of these", up, voters, spare)
+		add(spare == 0 || up < voters, "cluster", "the endpoints reach %d of %d voting members;"+
+			" the cluster can lose %d of these", up, voters, spare)
 	}
 	return list
 }

@@ -16,18 +16,16 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A driver is access to the keys of one prefix. It implements [lease.Driver] and
-// [lease.Listener]. An item is a key whose value is JSON. Positions are revisions, and the epoch
-// is the id of the cluster: see [origins].
+// A driver is access to the keys of one prefix. It implements [lease.Driver] and [lease.Listener]. An item is
+// a key whose value is JSON. Positions are revisions, and the epoch is the id of the cluster: see [origins].
 type driver struct {
 	client    *clientv3.Client
-	ownClient bool             // Close closes the client
-	kv        clientv3.KV      // of the connection: what a program puts in the place of the client's does not move keys
-	watcher   clientv3.Watcher // the same
+	ownClient bool        // Close closes the client
+	kv        clientv3.KV // these two ignore what a program has put into the client, as a namespace
+	watcher   clientv3.Watcher
 	login     *login
 	proxy     string // that connections lead through, as errors name it; "": none, or it is not known
 	keys      keyPrefix
@@ -42,7 +40,10 @@ const maxItems = 60
 
 // Limits implements [lease.Driver]. etcd replaces its own leader within about two seconds.
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue}
+	return lease.Limits{
+		Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute,
+		Batch: maxItems, Checks: maxItems - 1, MaxValue: lease.MaxValue,
+	}
 }
 
 func (d *driver) Close() error {
@@ -56,7 +57,9 @@ func (d *driver) Close() error {
 }
 
 // txn sends one transaction, also to other members that may answer sooner. It reads the key origin, too.
-func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op) (*clientv3.TxnResponse, origin, error) {
+func (d *driver) txn(
+	ctx context.Context, when []clientv3.Cmp, then []clientv3.Op,
+) (*clientv3.TxnResponse, origin, error) {
 	before, ask := d.origins.Now(), clientv3.OpGet(d.keys.origin())
 	resp, err := hedged(ctx, d, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return d.kv.Txn(ctx).If(when...).Then(append(slices.Clip(then), ask)...).Else(ask).Commit()
@@ -71,34 +74,23 @@ func (d *driver) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.O
 	return resp, d.origins.Note(epoch(resp.Header), text, uint64(resp.Header.GetRevision()), &before), nil
 }
 
-// identify returns an operation that makes the key origin, with random text, unless it is there. Clusters may
-// have the same id: it follows from names, peer URLs and a token, which often are the defaults.
-func (d *driver) identify() clientv3.Op {
-	missing := clientv3.Compare(clientv3.CreateRevision(d.keys.origin()), "=", 0)
-	put := clientv3.OpPut(d.keys.origin(), string(backend.NewNonce()))
-	return clientv3.OpTxn([]clientv3.Cmp{missing}, []clientv3.Op{put}, nil)
-}
-
 func epoch(h *pb.ResponseHeader) string { return strconv.FormatUint(h.GetClusterId(), 16) }
 
-// maxByKey is how many items of a kind a transaction reads key by key. More are read by range, from
-// the first name to the last.
-const maxByKey = 40
+const maxByKey = 40 // items of a kind that a transaction reads by key: more are read by range
 
-// reads returns the operations that read items in one transaction. If the meta item is among them,
-// the first operation counts the records.
+// reads returns what reads items in one transaction. If the meta item is there, the first one counts records.
 func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (ops []clientv3.Op) {
 	names := make(map[lease.Kind][]string)
 	for _, k := range items {
 		names[k.Kind] = append(names[k.Kind], k.Name)
 	}
 	if names[lease.Metas] != nil {
-		ops = append(ops, clientv3.OpGet(d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Records)), clientv3.WithCountOnly()))
+		ops = append(ops, d.keys.all(lease.Records, "", clientv3.WithCountOnly()))
 	}
 	for kind, all := range names {
 		if len(all) > maxByKey {
 			to := clientv3.WithRange(d.keys.directory(kind) + slices.Max(all) + "\x00")
-			ops = append(ops, clientv3.OpGet(d.keys.directory(kind)+slices.Min(all), append(slices.Clip(opts), to)...))
+			ops = append(ops, d.keys.all(kind, slices.Min(all), append(slices.Clip(opts), to)...))
 			continue
 		}
 		for _, name := range all {
@@ -108,17 +100,17 @@ func (d *driver) reads(items []lease.Key, opts ...clientv3.OpOption) (ops []clie
 	return ops
 }
 
-// found has the keys that were read.
-type found map[lease.Key]*mvccpb.KeyValue
-
-func (f found) add(p keyPrefix, resp *clientv3.TxnResponse) {
+// found returns the keys that were read.
+func (p keyPrefix) found(resp *clientv3.TxnResponse) map[lease.Key]*mvccpb.KeyValue {
+	found := make(map[lease.Key]*mvccpb.KeyValue)
 	for _, r := range resp.Responses {
 		for _, pair := range r.GetResponseRange().GetKvs() {
 			if k, ok := p.parse(string(pair.Key)); ok {
-				f[k] = pair
+				found[k] = pair
 			}
 		}
 	}
+	return found
 }
 
 // Read implements [lease.Driver] with linearizable reads in one transaction.
@@ -127,17 +119,16 @@ func (d *driver) Read(ctx context.Context, items []lease.Key) (v lease.View, err
 	if err != nil {
 		return v, err
 	}
-	v, f := view(resp, &o), found{}
-	f.add(d.keys, resp)
+	v, found := view(resp, &o), d.keys.found(resp)
 	v.Records = resp.Responses[0].GetResponseRange().GetCount() // has no meaning unless the meta item is read
 	for _, k := range items {
-		v.Items = append(v.Items, item(k, f[k], &o))
+		v.Items = append(v.Items, item(k, found[k], &o))
 	}
 	return v, nil
 }
 
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
-	get := clientv3.OpGet(d.keys.directory(kind)+from, clientv3.WithRange(d.keys.end(kind)), clientv3.WithLimit(int64(limit)))
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, most int) (v lease.View, err error) {
+	get := d.keys.all(kind, from, clientv3.WithLimit(int64(most)))
 	resp, o, err := d.txn(ctx, nil, []clientv3.Op{get})
 	if err != nil {
 		return v, err
@@ -178,7 +169,8 @@ func (p keyPrefix) key(k lease.Key) string {
 	return p.directory(k.Kind) + k.Name
 }
 
-// origin returns the key that is made once: see [driver.identify].
+// origin returns the key that is made once, with random text. Clusters may have the same id: it follows from
+// names, peer URLs and a token, which often are the defaults.
 func (p keyPrefix) origin() string { return string(p) + "origin" }
 
 // directory begins the keys of all records or sessions.
@@ -186,6 +178,12 @@ func (p keyPrefix) directory(kind lease.Kind) string { return string(p) + string
 
 // end follows the keys of all records or sessions.
 func (p keyPrefix) end(kind lease.Kind) string { return string(p) + string(kind) + "0" } // '/' + 1
+
+// all reads the items of a kind with names not less than from.
+func (p keyPrefix) all(kind lease.Kind, from string, opts ...clientv3.OpOption) clientv3.Op {
+	opts = append([]clientv3.OpOption{clientv3.WithRange(p.end(kind))}, opts...)
+	return clientv3.OpGet(p.directory(kind)+from, opts...)
+}
 
 // parse returns the item of a key; ok is false for a foreign key.
 func (p keyPrefix) parse(key string) (k lease.Key, ok bool) {
@@ -235,11 +233,4 @@ func (o *origins) Note(epoch, text string, position uint64, before *origin) orig
 	}
 	o.now.Epoch, o.now.Text, o.now.Newest = epoch, cmp.Or(text, o.now.Text), max(o.now.Newest, position)
 	return o.now
-}
-
-// Told notes the position up to which a watch has told.
-func (o *origins) Told(position uint64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.now.Newest = max(o.now.Newest, position)
 }

@@ -28,29 +28,26 @@ import (
 func newDriver(o Options) (*driver, error) {
 	d := &driver{client: o.Client, keys: keyPrefix(cmp.Or(o.Prefix, DefaultPrefix))}
 	d.origins.now.Replaced = make(chan struct{})
-	if err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false); err != nil {
-		return nil, err
-	}
-	files, why := o.CAFile+o.CertFile+o.KeyFile != "", ""
+	err := backend.CheckText("prefix", string(d.keys), backend.MaxName, false)
+	login, files := o.Username+o.Password, o.CAFile+o.CertFile+o.KeyFile
 	switch {
+	case err != nil:
+		return nil, err
 	case !strings.HasSuffix(string(d.keys), "/"):
-		why = fmt.Sprintf("prefix %q does not end in /", d.keys)
-	case o.Client != nil && (len(o.Endpoints) > 0 || o.Username+o.Password != "" || files || o.TLS != nil):
-		why = "Endpoints, Username, Password, TLS or its files are set together with Client, which has its own"
+		err = fmt.Errorf("prefix %q does not end in /", d.keys)
+	case o.Client != nil && (len(o.Endpoints) > 0 || o.TLS != nil || login+files != ""):
+		err = errors.New("Endpoints, Username, Password, TLS or its files are set together with Client")
 	case o.Client == nil && len(o.Endpoints) == 0:
-		why = "no endpoints"
+		err = errors.New("no endpoints")
 	case (o.Username == "") != (o.Password == ""):
-		why = "username and password are needed together"
-	case files && o.TLS != nil:
-		why = "both TLS and files for it are set"
+		err = errors.New("username and password are needed together")
+	case files != "" && o.TLS != nil:
+		err = errors.New("both TLS and files for it are set")
+	case o.Client == nil:
+		err = d.connect(o, files != "")
 	}
-	if why != "" {
-		return nil, fmt.Errorf("%w: %s", backend.ErrInvalid, why)
-	}
-	if o.Client == nil {
-		if err := d.connect(o, files); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 	}
 	d.kv, d.watcher = clientv3.NewKV(d.client), clientv3.NewWatcher(d.client)
 	return d, nil
@@ -58,34 +55,35 @@ func newDriver(o Options) (*driver, error) {
 
 // connect creates the client.
 func (d *driver) connect(o Options, files bool) error {
+	// The default reconnects up to two minutes after an outage has ended.
+	again := backoff.DefaultConfig
+	again.BaseDelay, again.MaxDelay = 50*time.Millisecond, time.Second
 	config := clientv3.Config{
-		Logger:               zap.NewNop(), // it would print to stderr
-		MaxUnaryRetries:      2,            // the default of 100 hides the reason, and repeats a refused token
-		DialKeepAliveTime:    10 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second, // on Linux also for what TCP has sent: a connection that a firewall has forgotten ends
+		Logger:            zap.NewNop(), // it would print to stderr
+		MaxUnaryRetries:   2,            // the default of 100 hides the reason, and repeats a refused token
+		DialKeepAliveTime: 10 * time.Second,
+		// On Linux also for what TCP has sent: a connection that a firewall has forgotten ends.
+		DialKeepAliveTimeout: 2 * time.Second,
 		DialOptions: []grpc.DialOption{
 			grpc.WithUserAgent(client.Name()),
 			grpc.WithChainUnaryInterceptor(failFast),
-			grpc.WithChainStreamInterceptor(failFastStream),
-			// The default reconnects up to two minutes after an outage has ended.
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-				MinConnectTimeout: 5 * time.Second,
-			}),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: 5 * time.Second}),
 		},
 	}
+	with := func(option grpc.DialOption) { config.DialOptions = append(config.DialOptions, option) }
 	https := func(e string) bool { return strings.HasPrefix(strings.ToLower(e), "https://") }
 	var err error
 	if config.TLS = o.TLS.Clone(); o.TLS == nil && (files || slices.ContainsFunc(o.Endpoints, https)) {
 		if config.TLS, err = client.TLS(o.CAFile, o.CertFile, o.KeyFile); err != nil {
-			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+			return err
 		}
-		config.DialOptions = append(config.DialOptions, grpc.WithTransportCredentials(freshCredentials{credentials.NewTLS(config.TLS), client.Fresh(config.TLS, o.CAFile)}))
+		fresh := client.Fresh(config.TLS, o.CAFile)
+		with(grpc.WithTransportCredentials(freshCredentials{credentials.NewTLS(config.TLS), fresh}))
 	}
 	for _, e := range o.Endpoints {
 		address, err := endpointURL(e, config.TLS != nil)
 		if err != nil {
-			return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+			return err
 		}
 		config.Endpoints = append(config.Endpoints, address)
 		_, host, _ := strings.Cut(address, "://")
@@ -93,18 +91,18 @@ func (d *driver) connect(o Options, files bool) error {
 	}
 	if d.proxy == "" { // a dialer of ours would lead past it
 		dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
-		config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		with(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		}))
 	}
 	if o.Username != "" {
 		d.login = &login{username: o.Username, passwordFile: o.PasswordFile}
 		d.login.password.Set(o.Password)
-		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(d.login))
+		with(grpc.WithPerRPCCredentials(d.login))
 	}
 	d.ownClient = true
 	if d.client, err = clientv3.New(config); err != nil {
-		return d.fail(fmt.Errorf("open: %w: %w", backend.ErrInvalid, err))
+		return d.fail(fmt.Errorf("open: %w", err))
 	}
 	return nil
 }
@@ -116,17 +114,13 @@ type freshCredentials struct {
 }
 
 // ClientHandshake implements [credentials.TransportCredentials].
-func (c freshCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c freshCredentials) ClientHandshake(
+	ctx context.Context, authority string, conn net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	return credentials.NewTLS(c.config()).ClientHandshake(ctx, authority, conn)
 }
 
-// Clone implements [credentials.TransportCredentials].
-func (c freshCredentials) Clone() credentials.TransportCredentials {
-	return freshCredentials{c.TransportCredentials.Clone(), c.config}
-}
-
-// endpointURL returns the address of a member as a URL: http, or https if secure or if the address
-// says so.
+// endpointURL returns the address of a member as a URL: http, or https if secure or if the address says so.
 func endpointURL(endpoint string, secure bool) (string, error) {
 	if secure && !strings.Contains(endpoint, "://") {
 		endpoint = "https://" + endpoint
@@ -154,16 +148,14 @@ const DefaultPrefix = "election/"
 
 // Options says which cluster and which keys. Either Endpoints or Client is set.
 type Options struct {
-	// Endpoints are client URLs of the cluster's members, such as "https://etcd1:2379", each with
-	// its port. Without a scheme: http, or https if TLS is set. List all members: a call that
-	// one member does not answer is sent to another.
+	// Endpoints are client URLs of the cluster's members, such as "https://etcd1:2379", each with its port.
+	// Without a scheme: http, or https if TLS is set. List all: what one does not answer is sent to another.
 	Endpoints []string `yaml:"endpoints" json:"endpoints"`
 
-	// Prefix begins every key. It ends in "/" and has up to 255 bytes of printable text.
-	// No prefix may lie among the keys of another, as "election/record/" does in
-	// "election/". Elections of one prefix are read together: give unrelated fleets
-	// different prefixes. It is the whole beginning of each key, whatever namespace Client
-	// was given. Default: DefaultPrefix.
+	// Prefix begins every key. It ends in "/" and has up to 255 bytes of printable text. No prefix may lie
+	// among the keys of another, as "election/record/" does in "election/". Elections of one prefix are read
+	// together: give unrelated fleets different prefixes. It is the whole beginning of each key, whatever
+	// namespace Client was given. Default: DefaultPrefix.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Username and Password are the credentials, if the cluster has users. They are sent

@@ -18,7 +18,7 @@ type watch struct {
 	end      context.CancelFunc
 	changes  clientv3.WatchChan // nil until it is made
 	position uint64             // it has told the changes up to here
-	replaced <-chan struct{}    // origin.Replaced of the store that it watches
+	origin   origin             // the store that it watches
 	unused   *time.Timer        // ends it if no call takes it; until then its changes wait in memory
 }
 
@@ -28,17 +28,17 @@ const keepWatch = 10 * time.Second
 var _ lease.Listener = (*driver)(nil)
 
 // Listen implements [lease.Listener]. A call that is cancelled ends its watch, which may hang.
-func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
-	o := d.origins.Now()
-	w := d.takeWatch(position, &o)
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on lease.Heard) error {
+	w := d.takeWatch(position)
 	stop := context.AfterFunc(ctx, w.end)
 	defer stop()
 	if w.changes == nil {
-		records, sessions := d.keys.directory(lease.Records), d.keys.end(lease.Sessions)
-		w.changes = d.watcher.Watch(w.ctx, records, clientv3.WithRange(sessions), clientv3.WithRev(int64(position)+1), clientv3.WithCreatedNotify())
+		records, to := d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Sessions))
+		next := clientv3.WithRev(int64(position) + 1)
+		w.changes = d.watcher.Watch(w.ctx, records, to, next, clientv3.WithCreatedNotify())
 	}
 
-	more, err := d.hear(ctx, w, position, &o, on)
+	more, err := d.hear(ctx, w, position, on)
 	if more {
 		w.unused = time.AfterFunc(keepWatch, w.end)
 		d.kept.Store(w)
@@ -48,32 +48,32 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	return err
 }
 
-// takeWatch returns the watch that was kept, if it tells all that comes after position in the store of origin
-// o, or a new one.
-func (d *driver) takeWatch(position uint64, o *origin) *watch {
-	w := d.kept.Swap(nil)
+// takeWatch returns the watch that was kept, if it tells all that comes after position, or a new one.
+func (d *driver) takeWatch(position uint64) *watch {
+	w, o := d.kept.Swap(nil), d.origins.Now()
 	if w != nil {
 		w.unused.Stop()
-		if w.ctx.Err() == nil && w.position <= position && w.replaced == o.Replaced {
+		if w.ctx.Err() == nil && w.position <= position && w.origin.Replaced == o.Replaced {
+			w.origin = o
 			return w
 		}
 		w.end()
 	}
 
-	w = &watch{position: position, replaced: o.Replaced}
+	w = &watch{position: position, origin: o}
 	// A member of etcd without a leader delivers nothing; this ends its watches.
 	w.ctx, w.end = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	return w
 }
 
 // hear calls on with what w tells after position. more is true if w will tell what comes next.
-func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin, on func([]lease.Item, uint64) bool) (more bool, err error) {
+func (d *driver) hear(ctx context.Context, w *watch, position uint64, on lease.Heard) (more bool, err error) {
 	for {
 		var resp clientv3.WatchResponse
 		open := false
 		select {
 		case resp, open = <-w.changes:
-		case <-w.replaced: // the watch would wait until the revisions have caught up
+		case <-w.origin.Replaced: // the watch would wait until the revisions have caught up
 			return false, nil
 		}
 		switch err := resp.Err(); {
@@ -83,7 +83,7 @@ func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin,
 			return false, nil // a reading shows why, logs in, or brings a newer position
 		case err != nil:
 			return false, d.fail(err)
-		case epoch(resp.Header) != o.Epoch:
+		case epoch(resp.Header) != w.origin.Epoch:
 			return false, nil
 		case resp.Created:
 			if uint64(resp.Header.Revision) > position && d.changedSince(ctx, position) {
@@ -101,22 +101,24 @@ func (d *driver) hear(ctx context.Context, w *watch, position uint64, o *origin,
 			case e.Type == clientv3.EventTypeDelete:
 				items = append(items, lease.Item{Key: k, Order: w.position, Age: -1})
 			default:
-				items = append(items, item(k, e.Kv, o))
+				items = append(items, item(k, e.Kv, &w.origin))
 			}
 		}
-		d.origins.Told(w.position)
+		d.origins.mu.Lock()
+		d.origins.now.Newest = max(d.origins.now.Newest, w.position)
+		d.origins.mu.Unlock()
 		if len(items) > 0 && !on(items, w.position) {
 			return true, nil
 		}
 	}
 }
 
-// changedSince reports whether a record was written after position. A watch from an earlier revision than the
-// present one tells that, too, but only after up to 100 ms: so often etcd looks for what such watches have
-// missed. Whoever has resigned would hear so much later than the others who leads next. The caller reads
-// then.
+// changedSince reports whether a record was written after position: then the caller reads. A watch from an
+// earlier revision than the present one tells that, too, but only after up to 100 ms: so often etcd looks for
+// what such watches have missed. Whoever has resigned would hear so much later than others who leads next.
 func (d *driver) changedSince(ctx context.Context, position uint64) bool {
 	newer := clientv3.WithMinModRev(int64(position) + 1)
-	resp, err := d.kv.Get(ctx, d.keys.directory(lease.Records), clientv3.WithRange(d.keys.end(lease.Records)), newer, clientv3.WithLimit(1), clientv3.WithKeysOnly())
-	return err == nil && len(resp.Kvs) > 0
+	one := d.keys.all(lease.Records, "", newer, clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	resp, err := d.kv.Do(ctx, one)
+	return err == nil && len(resp.Get().Kvs) > 0
 }

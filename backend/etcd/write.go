@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -13,8 +14,10 @@ import (
 
 // Write implements [lease.Driver]. A change is a transaction, which also reads what verify needs. Several
 // are nested in one that has no conditions, so that each has its own outcome.
-func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	w := writing{driver: d, epoch: epoch, wentBack: wentBack, changes: changes, found: found{}}
+func (d *driver) Write(
+	ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item,
+) (lease.Written, error) {
+	w := writing{driver: d, epoch: epoch, wentBack: wentBack, changes: changes}
 	if o := d.origins.Now(); o.Epoch != "" && !w.in(&o) {
 		return w.Written, lease.ErrEpoch
 	}
@@ -50,28 +53,29 @@ type writing struct {
 	wentBack int
 	changes  []lease.Change
 	beside   []clientv3.Op // the reading for verify
-	found    found
+	found    map[lease.Key]*mvccpb.KeyValue
 }
 
 // in reports whether an answer comes from the store that was read.
 func (w *writing) in(o *origin) bool { return o.Epoch == w.epoch && o.WentBack == w.wentBack }
 
-// send makes some of the changes in one request. If rights are missing for some of them only, it
-// tries each half.
+// send makes some of the changes in one request. If rights are missing for some only, it tries each half.
 func (w *writing) send(ctx context.Context, from, to int) error {
 	var when []clientv3.Cmp
 	var then []clientv3.Op
 	several := to-from > 1
 	for i := from; i < to; i++ {
 		conditions, puts := w.ops(&w.changes[i])
-		if !several {
-			when, then = conditions, append(puts, w.beside...)
-		} else {
-			then = append(then, clientv3.OpTxn(conditions, puts, nil))
+		if several {
+			conditions, puts = nil, append(then, clientv3.OpTxn(conditions, puts, nil))
 		}
+		when, then = conditions, puts
 	}
+	then = append(then, w.beside...)
 	if w.origins.Now().Text == "" {
-		then = append(then, w.identify())
+		missing := clientv3.Compare(clientv3.CreateRevision(w.keys.origin()), "=", 0)
+		put := clientv3.OpPut(w.keys.origin(), string(backend.NewNonce()))
+		then = append(then, clientv3.OpTxn([]clientv3.Cmp{missing}, []clientv3.Op{put}, nil))
 	}
 	resp, o, err := w.txn(ctx, when, then)
 	if err == nil && !w.in(&o) {
@@ -90,15 +94,12 @@ func (w *writing) send(ctx context.Context, from, to int) error {
 	case err != nil:
 		return err
 	}
-	w.found.add(w.keys, resp)
+	w.found = w.keys.found(resp)
 	for i := from; i < to; i++ {
-		succeeded := resp.Succeeded
-		if several {
-			succeeded = resp.Responses[i-from].GetResponseTxn().GetSucceeded()
-		}
 		w.Results[i].Outcome = backend.Refused
-		if succeeded {
-			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: written(&w.changes[i], resp.Header.GetRevision())}
+		if resp.Succeeded && (!several || resp.Responses[i-from].GetResponseTxn().GetSucceeded()) {
+			items := written(&w.changes[i], resp.Header.GetRevision())
+			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: items}
 		}
 	}
 	return nil
