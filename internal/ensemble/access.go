@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,7 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-// Options say where the servers are, and as whom they are used: see the Options of package zookeeper, which
-// are the same.
+// Options say where the servers are, and as whom they are used. Package zookeeper has the same.
 type Options struct {
 	Servers      []string    `yaml:"servers" json:"servers"`
 	Root         string      `yaml:"root" json:"root"`
@@ -108,7 +108,7 @@ func NewAccess(o Options) (*Access, error) {
 	case strings.Contains(o.User, ":"):
 		return nil, fmt.Errorf("the user contains a colon")
 	case o.User != "" && o.TLS == nil && !loopback && !o.InsecureAuth:
-		return nil, fmt.Errorf("digest authentication sends user and password in the clear: configure TLS, or allow it (insecure_auth)")
+		return nil, errors.New("a password would be sent in the clear: configure TLS, or set insecure_auth")
 	}
 	if err := CheckPath(o.Root); err != nil {
 		return nil, fmt.Errorf("root: %w", err)
@@ -137,7 +137,7 @@ func address(server string) (hostPort string, loopback bool, err error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	switch {
 	case strings.ContainsAny(server, "@/"): // there may be a password in it
-		return "", false, errors.New("a server is host:port: a path (chroot) belongs into root, a user into user and password")
+		return "", false, errors.New("a server is host:port: a path (chroot) goes into root, users into user")
 	case err != nil, host == "", port == "", strings.ContainsAny(server, " ,"):
 		return "", false, fmt.Errorf("server %.80q is not of the form host:port", server)
 	}
@@ -158,7 +158,8 @@ func (a *Access) Dial(ctx context.Context, address string, timeout time.Duration
 
 // CheckPath reports what is wrong with an absolute path.
 func CheckPath(p string) error {
-	if len(p) < 2 || len(p) > 1024 || p[0] != '/' || path.Clean(p) != p || strings.HasPrefix(p+"/", "/zookeeper/") {
+	clean := strings.HasPrefix(p, "/") && path.Clean(p) == p && !strings.HasPrefix(p+"/", "/zookeeper/")
+	if len(p) < 2 || len(p) > 1024 || !clean {
 		return fmt.Errorf("%.80q is not an absolute path of up to 1024 bytes, without empty parts or dots,"+
 			" outside /zookeeper", p)
 	}
@@ -168,15 +169,14 @@ func CheckPath(p string) error {
 // Parent returns the path of a node's parent; "" for a node below the root.
 func Parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// Escape turns any election name into one part of a path, and different names into
-// different parts.
+// Escape turns any election name into one part of a path, and different names into different parts.
 func Escape(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
 		c := name[i]
-		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_:@,=+~", c) >= 0 ||
-			c == '.' && name != "." && name != ".."
-		if plain {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		dot := c == '.' && name != "." && name != ".."
+		if letter || dot || strings.IndexByte("-_:@,=+~", c) >= 0 {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -193,13 +193,13 @@ func Unescape(part string) (name string, ok bool) {
 
 // hints say what to do about codes that the client library does not know.
 var hints = map[string]string{
-	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
-	"unknown error: -120": "the servers keep sessions to themselves (localSessionsEnabled): set localSessionsUpgradingEnabled",
+	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled or" +
+		" sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -120": "sessions are local (localSessionsEnabled): set localSessionsUpgradingEnabled",
 	"unknown error: -125": "a quota is exceeded: raise it (zkCli.sh: listquota, setquota)",
 }
 
-// Fail adds to err its class and what an operator must do. where says at which paths which rights are
-// needed.
+// Fail adds to err its class and what an operator must do. where says at which paths which rights are needed.
 func (a *Access) Fail(err error, where string) error {
 	if err == nil || errors.Is(err, backend.Class(err)) {
 		return err
@@ -217,22 +217,18 @@ func (a *Access) Fail(err error, where string) error {
 
 // Class returns the class of an error of the library or of dialling.
 func Class(err error) error {
-	for _, denied := range []error{
-		zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals,
-		zk.ErrInvalidPath, zk.ErrBadArguments,
-	} {
-		if errors.Is(err, denied) {
-			return backend.ErrDenied
-		}
-	}
 	text := err.Error()
-	if strings.Contains(text, " tls: ") || strings.Contains(text, "x509: ") { // a handshake has failed
+	if strings.Contains(text, " tls: ") || strings.Contains(text, "x509: ") || // a handshake has failed
+		is(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals,
+			zk.ErrInvalidPath, zk.ErrBadArguments) {
 		return backend.ErrDenied
 	}
 	return backend.Class(err)
 }
 
-// IsUnmet reports whether err says that a condition of an operation does not hold.
-func IsUnmet(err error) bool {
-	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists)
+func is(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
+
+// IsUnmet reports whether err says that a condition of an operation does not hold.
+func IsUnmet(err error) bool { return is(err, zk.ErrNoNode, zk.ErrBadVersion, zk.ErrNodeExists) }

@@ -12,13 +12,9 @@ import (
 	"time"
 )
 
-// acceptTimeout is how long a server may take to accept a session. It does not depend on the calls that
-// wait: servers that have just recovered would be asked again and again before they can answer. The
-// library would wait ten times the session's length.
+// acceptTimeout is how long a server may take to accept a session. It does not depend on the calls that wait:
+// servers that have just recovered would be asked again and again. The library would wait for ten sessions.
 const acceptTimeout = 2 * time.Second
-
-// dialTimeout is how long connecting to one server may take. A TLS handshake takes several round trips.
-const dialTimeout = 5 * time.Second
 
 // A conn is one network connection to a server. It does what the library has no option for: it ends if the
 // server does not accept a session in time, it knows how long a session is granted, it sends no pings for a
@@ -52,7 +48,7 @@ func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Con
 	if idle {
 		return nil, errIdle
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // several round trips of TLS
 	defer cancel()
 	raw, err := s.access.Dial(ctx, address, timeout)
 
@@ -76,12 +72,8 @@ func (s *Session) refused(c *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == c {
-		expects := ""
-		if s.access.TLS == nil {
-			expects = "expects TLS, "
-		}
-		s.why = fmt.Errorf("%s grants no session: it has no majority, %sor allows this address no more connections (maxClientCnxns): %w",
-			c.RemoteAddr(), expects, err)
+		s.why = fmt.Errorf("%s grants no session: it has no majority, expects TLS, or allows this address"+
+			" no more connections (maxClientCnxns): %w", c.RemoteAddr(), err)
 		s.wake()
 	}
 }
@@ -101,8 +93,6 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var errForeign = errors.New("the server's first message is not one of a ZooKeeper server")
-
 // readGrant reads ahead the server's first message, and how long a session it grants. The message begins with
 // its size, a version, the length in milliseconds, and the session's id, which is 0 if it has expired. From
 // another kind of server the library would take anything for the size, and reserve that much memory.
@@ -116,7 +106,7 @@ func (c *conn) readGrant() error {
 	id := binary.BigEndian.Uint64(head[12:])
 	c.length = time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond
 	if size > 256 || id != 0 && c.length < 10*time.Millisecond {
-		return errForeign
+		return errors.New("the server's first message is not one of a ZooKeeper server")
 	}
 	_, err = c.reader.Peek(4 + int(size))
 	return err
@@ -141,9 +131,10 @@ func (c *conn) Write(frame []byte) (int, error) {
 func (s *Session) dropIfSilent(ctx context.Context, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.conn
-	if c != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && c.opened.Add(time.Duration(c.lastRead.Load())).Before(began) {
-		c.Close()
+	if c := s.conn; c != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if read := c.opened.Add(time.Duration(c.lastRead.Load())); read.Before(began) {
+			c.Close()
+		}
 	}
 }
 
@@ -173,8 +164,7 @@ func (l *serverList) Init(servers []string) error {
 
 func (l *serverList) Len() int { return len(l.servers) }
 
-// Next returns the next server. After a round of failures the library waits a second, and
-// fails the waiting requests.
+// Next returns the next server. After a round of failures the library waits, and fails waiting requests.
 func (l *serverList) Next() (server string, retryStart bool) {
 	retryStart = l.tries == len(l.servers)
 	if retryStart {

@@ -75,10 +75,8 @@ func (s *Session) Connected() bool {
 	return s.connected
 }
 
-// maxRequest limits a request, for which the library keeps memory, and maxReply an answer. Servers accept
-// about 1 MiB (jute.maxbuffer).
 const (
-	maxRequest = 1 << 20
+	maxRequest = 1 << 20 // the library keeps memory for it, and servers accept about as much (jute.maxbuffer)
 	maxReply   = 32 << 20
 )
 
@@ -92,8 +90,6 @@ func (s *Session) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
-
-var errClosed = fmt.Errorf("%w: the session is closed", backend.ErrUnavailable)
 
 // Ready waits until there is a session, and returns the library's client.
 func (s *Session) Ready(ctx context.Context) (*zk.Conn, error) {
@@ -115,7 +111,7 @@ func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, errClosed
+		return nil, nil, fmt.Errorf("%w: the session is closed", backend.ErrUnavailable)
 	}
 	s.lastUsed = time.Now()
 	if s.client == nil || !s.connected && time.Since(s.lost) > s.Length {
@@ -129,13 +125,11 @@ func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 	return nil, s.changed, nil
 }
 
-// silent drops what the library logs: everything that matters is returned as an error.
-var silent = log.New(io.Discard, "", 0)
-
 // connect makes the library's client, which connects on its own goroutines. The caller holds s.mu.
 func (s *Session) connect() error {
 	s.end()
 	turn := s.turn
+	silent := log.New(io.Discard, "", 0) // all that matters is returned as an error
 	client, _, err := zk.Connect(s.access.Servers, s.Length,
 		zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) {
 			return s.dial(turn, address, timeout)
@@ -183,8 +177,7 @@ func (s *Session) event(turn int, e zk.Event) {
 	}
 }
 
-// disconnected notes that the connection is lost. The servers keep watches for a connection. The caller holds
-// s.mu.
+// disconnected notes that the connection is lost, for which servers keep watches. The caller holds s.mu.
 func (s *Session) disconnected() {
 	if s.connected {
 		s.connected, s.lost = false, time.Now()
@@ -209,12 +202,13 @@ func (s *Session) authorize(client *zk.Conn, turn int) {
 
 func (s *Session) credentials() []byte { return []byte(s.access.User + ":" + s.access.secret.Get()) }
 
-// call makes a request of the library, whose methods take no context. It returns when the request is
-// answered or ctx ends. Then the request's goroutine lives until the library finds the connection
-// dead or closed; late counts it until then. A connection on which nothing was received since the call
-// began is closed, so that the next request may reach another server.
-func call[T any](ctx context.Context, s *Session, late *atomic.Int32, request func(*zk.Conn) (T, error)) (T, error) {
-	var none T
+// call makes a request of the library, whose methods take no context. It returns when the request is answered
+// or ctx ends. Then the request's goroutine lives until the library finds the connection dead or closed; late
+// counts it until then. A connection on which nothing was received since the call began is closed, so that
+// the next request may reach another server.
+func call[T any](
+	ctx context.Context, s *Session, late *atomic.Int32, request func(*zk.Conn) (T, error),
+) (none T, err error) {
 	client, err := s.Ready(ctx)
 	if err != nil {
 		return none, err
@@ -286,7 +280,9 @@ var ErrEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailab
 // Multi makes all operations or none, and no others than in session id: the next one may be at another
 // ensemble. It makes the parents of nodes that are to be created. If err is not nil, failed is the operation
 // that could not be made, or -1: the outcome is unknown.
-func (s *Session) Multi(ctx context.Context, id int64, ops ...any) (results []zk.MultiResponse, failed int, err error) {
+func (s *Session) Multi(
+	ctx context.Context, id int64, ops ...any,
+) (results []zk.MultiResponse, failed int, err error) {
 	for range 3 {
 		results, err = call(ctx, s, &s.late, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			if c.SessionID() != id {
@@ -332,9 +328,6 @@ func (s *Session) Make(ctx context.Context, path string, data []byte) error {
 // InParallel calls f for 0 to n−1, up to 32 at once.
 func InParallel(n int, f func(i int)) { client.InParallel(n, 32, f) }
 
-// closeLimit is how long Close waits for a server to answer. The library would wait for a second.
-const closeLimit = 200 * time.Millisecond
-
 // Close ends the connection. It ends the session only if end says so: with it go its ephemeral nodes.
 func (s *Session) Close(end bool) {
 	s.mu.Lock()
@@ -359,6 +352,6 @@ func (s *Session) Close(end bool) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(closeLimit):
+	case <-time.After(200 * time.Millisecond): // the library would wait for a second
 	}
 }

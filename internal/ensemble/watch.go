@@ -74,8 +74,7 @@ type Watch struct {
 }
 
 // Over reports whether the watch has fired, or was lost: the node may have changed. It is as new as the last
-// answer in the session, also to a change that this process has made: servers tell watches before they
-// answer.
+// answer in the session, also to a change of this process: servers tell watches before they answer.
 func (w *Watch) Over() bool { return w.over.Load() }
 
 // Watched returns a node, from memory if a watch says that it has not changed. What a watch says is as
@@ -133,16 +132,14 @@ func (s *Session) flag(frame []byte) []byte {
 	return frame
 }
 
-// Fired returns how often watches have fired or were lost, and what is closed when some do, or the connection
-// changes.
+// Fired returns how often watches have fired or were lost, and what is closed when that may have changed.
 func (s *Session) Fired() (times uint64, next <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fired, s.changed
 }
 
-// fire notes that a watch has fired. It is called before any later answer is delivered. The caller holds
-// s.mu.
+// fire notes that a watch has fired, before any later answer is delivered. The caller holds s.mu.
 func (s *Session) fire(e zk.Event) {
 	if e.Type != zk.EventNodeChildrenChanged {
 		s.forget(key{Data, e.Path})
@@ -162,8 +159,7 @@ func (s *Session) forget(k key) {
 	}
 }
 
-// forgetAll forgets what is remembered when a connection is over, for which the server keeps watches. The
-// caller holds s.mu.
+// forgetAll forgets all watches when their connection is over. The caller holds s.mu.
 func (s *Session) forgetAll() {
 	for k := range s.watches {
 		s.forget(k)
