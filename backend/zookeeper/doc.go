@@ -5,9 +5,8 @@
 //	store, err := zookeeper.Open(zookeeper.Options{Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"}})
 //	manager, err := election.New(store, election.Options{})
 //
-// It is a driver of package lease, which has the protocol: an election is a lasting node, a process
-// is an ephemeral node. A crash costs the rest of the TTL: the end of the dead process's session is
-// not waited for, except as "Limits" says.
+// It is a driver of package lease: an election is a lasting node, a process an ephemeral one. A crash costs
+// the rest of the TTL: the end of the dead process's session is not waited for, except as "Limits" says.
 //
 // # In the store
 //
@@ -18,24 +17,15 @@
 //
 // Read them with zkCli.sh. Whoever may write them can depose any leader.
 //
-// # Options
-//
-// All members of an election need the same Root. With User, every node that this package makes
-// belongs to that user alone. ZooKeeper's digest authentication sends the password in the clear, so it
-// is refused without TLS unless the servers are on this host or InsecureAuth is set.
-//
 // # Limits
 //
 // A TTL lies between 1 s and 5 min. If it is longer than half the servers' maxSessionTimeout (40 s by
-// default), a crash costs the length of the session in addition: its end begins the watch anew.
-// Members shows a process that has crashed until then. All heartbeats of one process are one request;
-// it carries the paths of all elections that the process leads, up to 900 KB, and more in further
-// requests.
+// default), a crash costs the length of the session in addition: its end begins the watch anew. Members shows
+// a process that has crashed until then. All heartbeats of one process are one request; it carries the paths
+// of all elections that the process leads, up to 900 KB, and more in further requests.
 //
 // Deleting the root with everything in it, while a member leads, can make two leaders: a process that
 // starts after that cannot know. SASL is not supported.
-//
-// # Design
 //
 // docs/design/zookeeper.md says why this is safe although a ZooKeeper server may answer with old data.
 // docs/zookeeper.md is the page for operators.

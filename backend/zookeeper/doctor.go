@@ -18,27 +18,22 @@ import (
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
-var (
-	_ backend.Inspector   = (*Backend)(nil)
-	_ backend.Preflighter = (*Backend)(nil)
-	_ backend.Marker      = (*Backend)(nil)
-)
-
 // Preflight implements [backend.Preflighter]. For each bid it sends the writes of a grant in a
 // transaction that ends with a condition that is never met. ZooKeeper checks the rights to each write
 // before that, and makes all or none.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs, d, o := make([]error, len(bids)), b.driver, origin{}
-	err := b.Enter(bids[0].Candidate.Nonce)
-	if err == nil {
-		o, err = d.writeOrigin(ctx)
+	common := b.Enter(bids[0].Candidate.Nonce)
+	if common == nil {
+		o, common = d.writeOrigin(ctx)
 	}
 	ensemble.InParallel(len(bids), func(i int) {
-		if errs[i] = d.fail(err); err == nil {
-			errs[i] = d.fail(d.preflight(ctx, o, bids[i].Election))
+		err := common
+		if err == nil {
+			err = d.preflight(ctx, o, bids[i].Election)
 		}
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("zookeeper: preflight %q: %w", bids[i].Election, errs[i])
+		if err != nil {
+			errs[i] = fmt.Errorf("zookeeper: preflight %q: %w", bids[i].Election, d.fail(err))
 		}
 	})
 	return errs
@@ -82,8 +77,7 @@ func scratch() lease.Key {
 	return lease.Key{Kind: lease.Sessions, Name: "preflight-" + string(backend.NewNonce()[:8])}
 }
 
-// Inspect implements [backend.Inspector]. It asks each server what it is, whether all of them belong
-// to one ensemble, which sessions they grant, and who has which rights at the root.
+// Inspect implements [backend.Inspector].
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -162,7 +156,7 @@ func (d *driver) visit(ctx context.Context, ttl time.Duration) (list []backend.D
 	if last.ID != first.ID {
 		list = append(list, clean.Diagnosticf(true, "servers",
 			"some do not know each other's sessions: they belong to different ensembles, and each would"+
-				" elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing"))
+				" elect its own leader. With localSessionsEnabled this says nothing"))
 	}
 	if last.ID != 0 && last.Length < 2*ttl {
 		list = append(list, clean.Diagnosticf(true, "session",
@@ -203,9 +197,8 @@ func (d *driver) tryLargest(ctx context.Context) (list []backend.Diagnostic) {
 	_, failed, err := d.session.Multi(ctx, client.SessionID(), d.never(), large)
 	if err != nil && failed < 0 && ctx.Err() == nil { // otherwise the line is slow
 		list = append(list, clean.Diagnosticf(true, "messages",
-			"a request of %d bytes breaks the connection: raise jute.maxbuffer of the servers to its"+
-				" default, 1048575. A process that leads thousands of elections cannot renew all of them with less",
-			maxBytes))
+			"a request of %d bytes breaks the connection, and a process cannot renew thousands of elections:"+
+				" raise jute.maxbuffer of the servers to its default, 1048575", maxBytes))
 	}
 	return list
 }

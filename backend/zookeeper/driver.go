@@ -35,15 +35,17 @@ var (
 )
 
 func (d *driver) Limits() lease.Limits {
-	return lease.Limits{Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute, Batch: 25, Checks: 24, MaxValue: 1 << 19}
+	return lease.Limits{
+		Name: Name, MinTTL: time.Second, MaxTTL: 5 * time.Minute,
+		Batch: 25, Checks: 24, MaxValue: 1 << 19,
+	}
 }
 
 func (d *driver) Kept() bool {
 	return d.session.Connected() && d.owner.Load() == d.session.Connection().ID
 }
 
-// Close implements [lease.Driver]. The servers end the session later, and with it the node of this process,
-// unless that was deleted.
+// Close implements [lease.Driver]. The servers end the session later, with the node of this process.
 func (d *driver) Close() error {
 	d.session.Close(false)
 	return nil
@@ -61,7 +63,7 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 			return v, d.fail(err)
 		}
 	}
-	return lease.View{}, errConnectionLost
+	return lease.View{}, fmt.Errorf("%w: connections are lost during each reading", backend.ErrUnavailable)
 }
 
 // readSynced reads items. Servers answer with what they have, which may be old. What is newer than all
@@ -126,13 +128,14 @@ func (o *origin) item(k lease.Key, n ensemble.Node) lease.Item {
 	}
 	it := numbers(&n.Stat).Item(k)
 	it.Value, it.Old = lease.Decode(k.Kind, n.Data), n.Stat.Mzxid <= o.backTo
-	it.Edited = n.Stat.Version == 0 || lease.Edited(it.Value, int64(n.Stat.Version)) // this package writes each node that it makes
+	// This package writes each node that it makes.
+	it.Edited = n.Stat.Version == 0 || lease.Edited(it.Value, int64(n.Stat.Version))
 	return it
 }
 
 // Listen implements [lease.Listener] by the watches that readings have left. It only says that
 // something has changed. Positions count the watches that have fired.
-func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on lease.Heard) error {
 	for {
 		fired, next := d.session.Fired()
 		switch now := fired + 1; {
@@ -150,7 +153,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	}
 }
 
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, most int) (v lease.View, err error) {
 	if err := d.session.Sync(ctx); err != nil {
 		return v, d.fail(err)
 	}
@@ -170,8 +173,8 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	}
 	slices.Sort(names)
 	v = lease.View{Epoch: o.epoch, WentBack: o.wentBack}
-	for len(names) > 0 && len(v.Items) < limit { // some may be deleted meanwhile
-		part := names[:min(len(names), limit-len(v.Items))]
+	for len(names) > 0 && len(v.Items) < most { // some may be deleted meanwhile
+		part := names[:min(len(names), most-len(v.Items))]
 		names = names[len(part):]
 		items, errs := make([]lease.Item, len(part)), make([]error, len(part))
 		ensemble.InParallel(len(part), func(i int) {
@@ -188,13 +191,12 @@ func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 	return v, nil
 }
 
-var errConnectionLost = fmt.Errorf("%w: connections are lost before a reading is complete", backend.ErrUnavailable)
-
 var errBusy = fmt.Errorf("%w: other processes kept changing the same nodes", backend.ErrUnavailable)
 
 // fail adds to err its class and what an operator must do.
 func (d *driver) fail(err error) error {
-	return d.Fail(err, fmt.Sprintf("read, write, create and delete at %s and below (zkCli.sh: getAcl -R %s)", d.root, d.root))
+	const rights = "read, write, create and delete at %s and below (zkCli.sh: getAcl -R %[1]s)"
+	return d.Fail(err, fmt.Sprintf(rights, d.root))
 }
 
 // A root is the path of all nodes: ROOT/record/NAME, ROOT/session/NONCE and ROOT/meta.

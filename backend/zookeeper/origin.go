@@ -79,7 +79,8 @@ func (d *driver) writeOrigin(ctx context.Context) (o origin, err error) {
 		case n.Missing:
 			err = d.session.Make(ctx, string(d.root), []byte(backend.NewNonce()))
 		case len(n.Data) == 0: // an administrator has made it
-			set := &zk.SetDataRequest{Path: string(d.root), Data: []byte(backend.NewNonce()), Version: n.Stat.Version}
+			random := []byte(backend.NewNonce())
+			set := &zk.SetDataRequest{Path: string(d.root), Data: random, Version: n.Stat.Version}
 			_, _, err = d.session.Multi(ctx, id, set)
 		default:
 			return d.prove(ctx, d.noteRoot(n), id)

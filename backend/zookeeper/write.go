@@ -12,13 +12,13 @@ import (
 	"github.com/go-election/go-election/internal/ensemble"
 )
 
-// maxBytes is about the most that one request may have. Servers accept 1 MiB by default
-// (jute.maxbuffer).
+// maxBytes is about the most that one request may have. Servers accept 1 MiB by default (jute.maxbuffer).
 const maxBytes = 900 << 10
 
-// Write implements [lease.Driver]. A change is one transaction, which also checks the items in verify if they
-// fit.
-func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+// Write implements [lease.Driver]. A change is one transaction, which also checks verify, if that fits.
+func (d *driver) Write(
+	ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item,
+) (w lease.Written, err error) {
 	o, err := d.writeOrigin(ctx)
 	if err != nil {
 		return w, d.fail(err)
@@ -37,11 +37,10 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	return w, d.fail(err)
 }
 
-// change makes a change by one transaction, and returns what is left to verify. An error leaves its outcome
-// unknown.
-func (d *driver) change(ctx context.Context, o origin, c *lease.Change, verify []lease.Item) (
-	r lease.Result, left []lease.Item, err error,
-) {
+// change makes a change, and returns what is left to verify. An error leaves its outcome unknown.
+func (d *driver) change(
+	ctx context.Context, o origin, c *lease.Change, verify []lease.Item,
+) (r lease.Result, left []lease.Item, err error) {
 	same, err := d.asRemembered(ctx, c, o)
 	if err != nil {
 		return r, nil, err
@@ -49,8 +48,13 @@ func (d *driver) change(ctx context.Context, o origin, c *lease.Change, verify [
 	if !same {
 		return lease.Result{Outcome: backend.Refused}, nil, nil
 	}
-	ops := d.ops(c, o)
-	checks := d.checks(verify, sizeOf(ops))
+	ops, bytes := d.ops(c, o), 0
+	for _, op := range ops {
+		if set, is := op.(*zk.SetDataRequest); is {
+			bytes += len(set.Data)
+		}
+	}
+	checks := d.checks(verify, bytes)
 	if len(checks) < len(verify) {
 		checks, left = nil, verify
 	}
@@ -100,7 +104,7 @@ func (d *driver) ops(c *lease.Change, o origin) []any {
 		it := &c.Check[i]
 		if it.Version == "" { // there is no check that a node does not exist
 			path := d.root.path(it.Key)
-			ops = append(ops, &zk.CreateRequest{Path: path, Acl: d.ACL}, &zk.DeleteRequest{Path: path, Version: 0})
+			ops = append(ops, &zk.CreateRequest{Path: path, Acl: d.ACL}, &zk.DeleteRequest{Path: path})
 			continue
 		}
 		ops = append(ops, d.check(it))
@@ -129,18 +133,7 @@ func (d *driver) put(p *lease.Put) (ops []any) {
 	return append(ops, &zk.SetDataRequest{Path: path, Data: []byte(lease.Encode(p.Value)), Version: number})
 }
 
-// sizeOf returns about how large a request is.
-func sizeOf(ops []any) (n int) {
-	for _, op := range ops {
-		if set, is := op.(*zk.SetDataRequest); is {
-			n += len(set.Data)
-		}
-	}
-	return n
-}
-
-// written returns the items of a change that was made. The results of those that have data are the only ones
-// with a stat.
+// written returns the items of a change that was made. Only results of those that have data have a stat.
 func (d *driver) written(o origin, c *lease.Change, results []zk.MultiResponse) (items []lease.Item) {
 	results = slices.DeleteFunc(results, func(r zk.MultiResponse) bool { return r.Stat == nil })
 	for _, p := range c.Put {

@@ -26,7 +26,7 @@ type Options struct {
 	// to 2181. Names are resolved at each attempt to connect.
 	Servers []string
 
-	// Root is the absolute path below which this package keeps its nodes. It is made if it is
+	// Root is the absolute path of all nodes, the same for all members of an election. It is made if it is
 	// missing and the user may make it. Give unrelated fleets different roots. Default: DefaultRoot.
 	Root string
 
@@ -40,13 +40,11 @@ type Options struct {
 	// alone or, without a user, for everyone.
 	ACL []zk.ACL
 
-	// TLS, if not nil, is used to connect to the servers' secure port. It is copied;
-	// ServerName defaults to the host that is dialled.
+	// TLS is for the servers' secure port. It is copied; ServerName defaults to the host that is dialled.
 	TLS *tls.Config
 
-	// PasswordFile and CAFile are the files with the Password and, as PEM, with the authorities of TLS, where
-	// they may be replaced: they are read again when a call is refused, and at each connection. Default:
-	// none.
+	// PasswordFile and CAFile are files with the Password and (PEM) the authorities, where these may be
+	// replaced: they are read again when a call is refused, and at each connection. Default: none.
 	PasswordFile, CAFile string
 }
 
@@ -55,8 +53,6 @@ type Backend struct {
 	*lease.Backend
 	driver *driver
 }
-
-var _ backend.Located = (*Backend)(nil)
 
 // Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options") }
