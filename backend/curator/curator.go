@@ -37,23 +37,20 @@ type Options struct {
 	// Layout is the kind of lock. Default: Latch.
 	Layout Layout
 
-	// Path is the path of an election's lock: an absolute path in which {election} stands
-	// for the name, with unsafe bytes escaped as in a URL. Default: Root +
-	// "/latch/{election}" (or /selector, /node). This module puts nothing there but the
-	// lock. Nobody else may: a stray child of a queue is a program that leads for ever.
+	// Path is the path of an election's lock: an absolute path in which {election} stands for the name, with
+	// unsafe bytes escaped as in a URL. Nobody may put anything else there: a stray child of a queue is a
+	// program that leads for ever. Default: Root + "/latch/{election}" (or /selector, /node).
 	Path string
 
 	// Paths are exact lock paths of single elections, by name, in place of Path.
 	Paths map[string]string
 
-	// Tick is the servers' tickTime, or more: do not set less than the servers have. Default:
-	// 2 s, as on the servers.
+	// Tick is the servers' tickTime, or more, and never less. Default: 2 s, as on the servers.
 	Tick time.Duration
 
-	// Session is the length of the session that owns the lock nodes: after a crash, other
-	// programs wait for so long if no member of this module is there. The greatest TTL is
-	// three fifths of it. At least 6 ticks; servers allow 2 to 20 ticks by default.
-	// Default: 10 ticks.
+	// Session is the length of the session that owns the lock nodes: after a crash, other programs wait for
+	// so long if no member of this module is there. The greatest TTL is three fifths of it. At least 6 ticks;
+	// servers allow 2 to 20 ticks by default. Default: 10 ticks.
 	Session time.Duration
 }
 
@@ -62,8 +59,6 @@ type Backend struct {
 	*beside.Backend
 	lock *lock
 }
-
-var _ backend.Backend = (*Backend)(nil)
 
 // Format prints the type's name and nothing that may be secret, whatever the verb.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "curator.Options") }
@@ -89,8 +84,7 @@ func init() {
 	})
 }
 
-// Open checks o and returns a Backend. It does not contact the servers, which may be down;
-// the first call does. Errors are of class [backend.ErrInvalid].
+// Open checks o and returns a Backend. The servers may be down. Errors are of class [backend.ErrInvalid].
 func Open(o Options) (*Backend, error) {
 	k, err := newLock(o)
 	if err != nil {
@@ -149,7 +143,8 @@ type layout struct {
 const placeholder = "{election}"
 
 func newLayout(o Options) (layout, error) {
-	l := layout{kind: cmp.Or(o.Layout, Latch), read: ensemble.Children, root: o.ZooKeeper.Root, paths: o.Paths}
+	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.ZooKeeper.Root, paths: o.Paths}
+	l.read = ensemble.Children
 	switch l.kind {
 	case Latch:
 		l.base = "latch-"
@@ -163,7 +158,7 @@ func newLayout(o Options) (layout, error) {
 
 	l.pathTemplate = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
 	if !strings.Contains(l.pathTemplate, placeholder) {
-		return l, fmt.Errorf("path is %.80q, which is the same for all elections: it must contain %s (the path of a single election goes into paths)", o.Path, placeholder)
+		return l, fmt.Errorf("path %.80q is the same for all elections: %s is missing", o.Path, placeholder)
 	}
 	paths := []string{l.root, strings.ReplaceAll(l.pathTemplate, placeholder, "x")}
 	for _, path := range slices.AppendSeq(paths, maps.Values(o.Paths)) {
@@ -174,7 +169,7 @@ func newLayout(o Options) (layout, error) {
 
 	h := fnv.New32a()
 	h.Write([]byte(l.root))
-	l.namePrefix = fmt.Sprintf("%s%08x-", curatorPrefix, h.Sum32())
+	l.namePrefix = fmt.Sprintf("_c_%08x-", h.Sum32())
 	return l, nil
 }
 
@@ -204,10 +199,6 @@ func (l *layout) nodePath(election, name string) string {
 	return l.lockPath(election) + "/" + name
 }
 
-// curatorPrefix starts the names of nodes that Curator's members can find again after a
-// lost answer. A UUID in canonical form follows.
-const curatorPrefix = "_c_"
-
 // nodePrefix starts the names of the nodes that a session has in queues: by it they are found again. Its UUID
 // is made of eight digits for the root, the version 9, which no other program's UUID has, and the session.
 func (l *layout) nodePrefix(session int64) string {
@@ -218,12 +209,11 @@ func (l *layout) nodePrefix(session int64) string {
 // isOurs reports whether a queued node belongs to a member of this module with the same root, by its name.
 // Those members exclude each other by their lease, so their nodes mean nothing to each other.
 func (l *layout) isOurs(name string) bool {
-	const version = len("_c_00000000-0000-")
-	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '9'
+	const version, all = len("_c_00000000-0000-"), len("_c_00000000-0000-0000-0000-000000000000-")
+	return len(name) > all && strings.HasPrefix(name, l.namePrefix) && name[version] == '9'
 }
 
-// compare orders children as Curator does: by the text after the last occurrence of the base
-// name; a name without it by the whole name.
+// compare orders children as Curator does: by what follows the last base name, or by the whole name.
 func (l *layout) compare(a, b string) int {
 	return cmp.Or(strings.Compare(l.orderKey(a), l.orderKey(b)), strings.Compare(a, b))
 }

@@ -1,8 +1,7 @@
 // Package curator joins the elections that other programs hold in Apache ZooKeeper, 3.5 or later: in the
 // queue of Apache Curator's LeaderLatch ([Latch]), in that of its LeaderSelector ([Selector]), or by one
 // ephemeral node at a path of the user's choice ([Node]). A member leads if and only if it has two things, as
-// package backend/beside says: a lease of package backend/zookeeper, in nodes of its own, and the lock node
-// of the other programs.
+// package backend/beside says: a lease of package backend/zookeeper, and the lock node of the other programs.
 //
 //	store, err := curator.Open(curator.Options{
 //		ZooKeeper: zookeeper.Options{Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"}},
@@ -11,7 +10,7 @@
 //
 // # In the store
 //
-//	/election-curator/latch/<election>/_c_<uuid>-latch-<number>   the queue; EPHEMERAL_SEQUENTIAL, data: the id
+//	/election-curator/latch/<election>/_c_<uuid>-latch-<number>   the queue; EPHEMERAL_SEQUENTIAL, data: id
 //	/election-curator/held/<election>/<term>                      EPHEMERAL: the lock was taken in this term
 //	/election-curator/lease/…                                     the leases: see package backend/zookeeper
 //
@@ -46,8 +45,7 @@
 //
 // # Limits
 //
-//   - Other programs keep no deadline. One that was stopped may believe for a moment that it leads when it
-//     goes on.
+//   - Other programs keep no deadline: one that was stopped may believe for a moment that it still leads.
 //   - An operator who deletes the leader's lock node makes the next program lead at once; the leader ends
 //     with its next renewal. So does one who writes into the node of layout Node, but a program that goes by
 //     the data leads.

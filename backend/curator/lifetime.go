@@ -19,8 +19,7 @@ type lifetime struct {
 	on          ensemble.Connection // the last one that was noted
 	lastContact time.Time           // the ensemble's leader is known to have heard of the session since then
 
-	// Requests of that connection, as docs/design/curator.md names them. If there is none, its times are
-	// zero.
+	// Requests of that connection, as docs/design/curator.md names them. Times of zero: there is none.
 	k         exchange  // the next m comes half a tick or more after its answer
 	heard     time.Time // when the k before that was sent, of which the leader has heard
 	mAnswered time.Time // when its m was answered: a write n after that proves it
@@ -68,21 +67,17 @@ func (l *lifetime) note(id int64, sent time.Time, write bool) {
 	}
 }
 
-// validFor returns how long after start session id certainly lives without further contact; not positive if
-// unknown.
+// validFor returns how long after start session id certainly lives without further contact; ≤ 0: unknown.
 func (l *lifetime) validFor(id int64, start time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.update(); id != l.on.ID {
 		return 0
 	}
-	return l.on.Length - elapsed(l.lastContact, start)
-}
-
-// elapsed returns how much time has passed, by the clock that says more: the monotonic clock stops while the
-// machine is suspended (golang/go#24595), the servers' clocks do not, and the wall clock may be set.
-func elapsed(from, to time.Time) time.Duration {
-	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+	// The monotonic clock stops while the machine is suspended (golang/go#24595), the servers' clocks do not,
+	// and the wall clock may be set: the one counts that says more.
+	byWall := start.Round(0).Sub(l.lastContact.Round(0))
+	return l.on.Length - max(start.Sub(l.lastContact), byWall)
 }
 
 // sync brings the server that answers up to date with the ensemble's leader.

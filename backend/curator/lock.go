@@ -31,8 +31,7 @@ type lock struct {
 
 var _ beside.Lock = (*lock)(nil)
 
-// Close implements [beside.Lock]. Places in queues go with the session. If there may be locks, the session is
-// left to expire instead.
+// Close implements [beside.Lock]. Places in queues go with the session. If there may be locks, it expires.
 func (k *lock) Close() error {
 	held := k.session.Late()
 	k.mu.Lock()
@@ -106,7 +105,7 @@ func (k *lock) take(ctx context.Context, t *beside.Taking, start time.Time) (r b
 		if err != nil {
 			return r, err
 		}
-		if v.term() != t.Was.Seen.(uint64) || v.term() >= t.Term {
+		if v.term != t.Was.Seen.(uint64) || v.term >= t.Term {
 			return k.refused(v), nil
 		}
 		node := ""
@@ -152,8 +151,7 @@ func (k *lock) refused(v *view) beside.Result {
 	return beside.Result{Outcome: backend.Refused, State: k.state(v)}
 }
 
-// granted is the result for a lock that was ours, by nodes of session owner, when the last write was
-// answered.
+// granted is the result for a lock that was ours at the last answer, by nodes of session owner.
 func (k *lock) granted(o *beside.Owned, owner int64, start time.Time) beside.Result {
 	r := beside.Result{Outcome: backend.Granted, ValidFor: beside.Always}
 	r.State = beside.State{Term: o.Term, Sealed: o.Sealed, Seen: o.Term}
@@ -181,8 +179,7 @@ func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) 
 	}
 	for i := range results {
 		if r := &results[i]; r.Outcome == backend.Granted && r.ValidFor <= 0 {
-			*r = beside.Result{Err: fmt.Errorf(
-				"curator: %.80q: %w: the session has ended, or is not known to be alive",
+			*r = beside.Result{Err: fmt.Errorf("curator: %.80q: %w: the session has ended, or may have",
 				owned[i].Election, backend.ErrUnavailable)}
 		}
 	}
@@ -257,7 +254,8 @@ func (k *lock) lost(ctx context.Context, o *beside.Owned, seen *view, err error)
 		return beside.Result{Err: k.fail(fmt.Sprintf("seal %.80q", o.Election), errBusy)}
 	}
 	r := k.refused(v)
-	r.Err = fmt.Errorf("curator: %.80q: the node at %.200q was deleted or edited, or its session has ended", o.Election, k.layout.lockPath(o.Election))
+	r.Err = fmt.Errorf("curator: %.80q: the node at %.200q was deleted or edited, or its session has ended",
+		o.Election, k.layout.lockPath(o.Election))
 	return r
 }
 
@@ -271,9 +269,6 @@ func (k *lock) Preflight(ctx context.Context, elections []string) []error {
 	return errs
 }
 
-// impossibleVersion is the version of no node.
-const impossibleVersion = -2
-
 func (k *lock) preflight(ctx context.Context, election string) error {
 	v, err := k.view(ctx, election)
 	if err != nil {
@@ -282,14 +277,12 @@ func (k *lock) preflight(ctx context.Context, election string) error {
 	failed, err := k.life.write(ctx, v.session,
 		&zk.CreateRequest{Path: k.layout.markPath(election, 0), Acl: k.access.ACL, Flags: zk.FlagEphemeral},
 		k.newNode(v, &beside.Owned{Election: election}),
-		&zk.CheckVersionRequest{Path: k.layout.heldPath(election), Version: impossibleVersion})
+		&zk.CheckVersionRequest{Path: k.layout.heldPath(election), Version: -2}) // that of no node
 	switch {
 	case err == nil:
 		return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
-	case failed == 2 && ensemble.IsUnmet(err):
-		return nil
-	case failed == 1 && errors.Is(err, zk.ErrNodeExists): // rights to a node are checked before that
-		return nil
+	case failed == 2 && ensemble.IsUnmet(err), failed == 1 && errors.Is(err, zk.ErrNodeExists):
+		return nil // rights to a node are checked before that
 	}
 	return err
 }
@@ -298,7 +291,8 @@ var errBusy = fmt.Errorf("%w: the nodes change too quickly", backend.ErrUnavaila
 
 // fail adds to err what was done, its class, and what an operator must do.
 func (k *lock) fail(what string, err error) error {
-	err = k.access.Fail(err, fmt.Sprintf("read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)", k.layout.root, k.layout.pathTemplate, k.layout.root))
+	const rights = "read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %[1]s)"
+	err = k.access.Fail(err, fmt.Sprintf(rights, k.layout.root, k.layout.pathTemplate))
 	if err == nil {
 		return nil
 	}

@@ -47,8 +47,7 @@ func (k *lock) untake(election string) {
 
 var errPending = fmt.Errorf("%w: an earlier request has not been answered yet", backend.ErrUnavailable)
 
-// queue returns the name of our node in the queue. If there is none, it makes one and returns "": the next
-// view has it.
+// queue returns the name of our node in the queue, or makes one and returns "": the next view has it.
 func (k *lock) queue(ctx context.Context, v *view, o *beside.Owned) (node string, err error) {
 	own := k.places(v)
 	if own == nil {
@@ -111,8 +110,7 @@ func (k *lock) settle(ctx context.Context) error {
 }
 
 // leave removes the mark of a term with its lock node. If this process has no later claim, it also gives up
-// its place in the queue, and what an earlier bid may have taken, whose answer was lost. In term 0 there is
-// only the place.
+// its place in the queue, the only thing in term 0, and what a bid may have taken whose answer was lost.
 //
 // Several calls may give up one claim. When one of them has done so, the next bid may have made a claim with
 // nodes of its own, which the others must leave alone. While there is still the same claim, no bid has added
@@ -194,7 +192,8 @@ func (k *lock) checkPathBytes(election string) error {
 	}
 	k.mu.Unlock()
 	if sum > maxPathBytes {
-		return fmt.Errorf("%w: the nodes of this session would have %d bytes of paths, and servers may fail to close a session with more than %d: spread the elections over several Backends, or shorten their paths", backend.ErrDenied, sum, maxPathBytes)
+		return fmt.Errorf("%w: the nodes of a session would have %d bytes of paths, of %d: spread the"+
+			" elections over several Backends, or shorten their paths", backend.ErrDenied, sum, maxPathBytes)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type view struct {
 	names  []string      // of the nodes in the queue, in its order
 	node   ensemble.Node // at a fixed path
 	marks  []mark        // greatest term first
+	term   uint64        // the greatest in which the lock was taken, or 0
 	sealed bool
 
 	foreign string        // the first node of another program; "": there is none
@@ -31,21 +32,12 @@ type view struct {
 	leader  ensemble.Node // then: what it is
 }
 
-// A mark says that a member of this module has taken the lock. It is an ephemeral node of the same session as
-// the lock node, made with it and deleted with it: while the mark is there, the node at a fixed path is its
-// maker's.
+// A mark says that a member of this module has taken the lock. It is an ephemeral node, made and deleted with
+// the lock node, by the same session: while it is there, the node at a fixed path is its maker's.
 type mark struct {
 	term  uint64
 	node  string // the name of the node in a queue
 	owner int64  // the session
-}
-
-// term is the greatest term in which the lock was taken, or 0.
-func (v *view) term() uint64 {
-	if v.marks == nil {
-		return 0
-	}
-	return v.marks[0].term
 }
 
 // mark returns the mark of a term; nil: the lock is not taken in it.
@@ -57,8 +49,7 @@ func (v *view) mark(term uint64) *mark {
 	return &v.marks[at]
 }
 
-// places returns the names of the nodes that this process has in a queue, the first one first. There are
-// several if an answer was lost.
+// places returns the names of this process's nodes in a queue, in order: several if an answer was lost.
 func (k *lock) places(v *view) (own []string) {
 	prefix := k.layout.nodePrefix(v.session)
 	for _, name := range v.names {
@@ -107,6 +98,7 @@ func (k *lock) read(ctx context.Context, election string) (*view, error) {
 			return nil, err
 		}
 		v.marks = append(v.marks, mark{term, string(n.Data), n.Stat.EphemeralOwner})
+		v.term = max(v.term, term)
 	}
 	slices.SortFunc(v.marks, func(a, b mark) int { return cmp.Compare(b.term, a.term) })
 
@@ -117,8 +109,7 @@ func (k *lock) read(ctx context.Context, election string) (*view, error) {
 	return v, k.seeQueue(ctx, election, v, at.Children)
 }
 
-// seeNode says whose the node at a fixed path is. This module writes each node that it makes once, and other
-// programs only create theirs.
+// seeNode says whose the node at a fixed path is. This module writes once what it makes, others only create.
 func (k *lock) seeNode(v *view, n ensemble.Node) {
 	v.node = n
 	switch {
@@ -150,17 +141,14 @@ func (k *lock) seeQueue(ctx context.Context, election string, v *view, names []s
 
 // state says what a view means to who bids.
 func (k *lock) state(v *view) beside.State {
-	s := beside.State{Sealed: v.sealed, Seen: v.term()}
+	s := beside.State{Sealed: v.sealed, Seen: v.term}
 	if v.leads {
-		s.Who = clean.Text(string(v.leader.Data), backend.MaxID, false)
-		if s.Who == "" {
-			s.Who = clean.Text(v.foreign, backend.MaxID, false)
-		}
+		s.Who = clean.Text(cmp.Or(string(v.leader.Data), v.foreign), backend.MaxID, false)
 		s.Version = fmt.Sprintf("node %x %d", v.leader.Stat.Czxid, v.leader.Stat.Version)
 		s.Firm = true
 		return s
 	}
-	s.Term, s.Free = v.term(), v.term() == 0
+	s.Term, s.Free = v.term, v.term == 0
 	s.Version = fmt.Sprintf("term %d", s.Term)
 	s.Firm = k.blocked(v)
 	return s
@@ -182,9 +170,6 @@ const (
 	sealChild = "+moved" // sorts before all numbers that servers give
 	sealText  = "moved"
 )
-
-// sealPath returns the path of an election's seal.
-func (l *layout) sealPath(election string) string { return l.nodePath(election, sealChild) }
 
 // remove returns the writes that remove marks with their nodes, and those of places that are in the queue.
 // own is our own node in the queue, which stays.
@@ -211,7 +196,7 @@ func (k *lock) remove(v *view, election string, marks []mark, places []string, o
 // lockOps returns the writes that make or check the lock of o. node is our node in the queue. take: at a
 // fixed path there is no node of ours yet.
 func (k *lock) lockOps(v *view, o *beside.Owned, node string, take bool) (ops []any) {
-	seal := k.layout.sealPath(o.Election)
+	seal := k.layout.nodePath(o.Election, sealChild)
 	makeSeal := &zk.CreateRequest{Path: seal, Data: []byte(sealText), Acl: k.access.ACL}
 	if k.layout.kind == Node {
 		switch {
@@ -251,7 +236,8 @@ func (k *lock) lockOps(v *view, o *beside.Owned, node string, take bool) (ops []
 
 // newNode returns the request for a lock node of the session of a view.
 func (k *lock) newNode(v *view, o *beside.Owned) *zk.CreateRequest {
-	r := &zk.CreateRequest{Path: k.layout.lockPath(o.Election), Data: []byte(o.ID), Acl: k.access.ACL, Flags: zk.FlagEphemeral}
+	r := &zk.CreateRequest{Path: k.layout.lockPath(o.Election), Data: []byte(o.ID), Acl: k.access.ACL}
+	r.Flags = zk.FlagEphemeral
 	if k.layout.kind != Node {
 		r.Path += "/" + k.layout.nodePrefix(v.session) + k.layout.base
 		r.Flags |= zk.FlagSequence
