@@ -26,11 +26,10 @@ import (
 // An object is a register. A version is an ETag.
 type object struct {
 	Options
-	api *s3.Client
-	url *url.URL // of the store
-	key string
-
-	credentials *aws.CredentialsCache // read again once they are refused: somebody may have replaced them in their file
+	api         *s3.Client
+	url         *url.URL // of the store
+	key         string
+	credentials *aws.CredentialsCache // read again when they are refused: their file may be another one
 }
 
 func (o *object) Close() error {
@@ -45,21 +44,22 @@ func (o *object) Get(ctx context.Context) (value []byte, version string, err err
 	if code(err) == "NoSuchKey" {
 		return nil, "", nil
 	}
+	if err == nil {
+		defer got.Body.Close()
+		value, err = io.ReadAll(io.LimitReader(got.Body, int64(limits.MaxBytes)+1))
+	}
 	if err != nil {
 		return nil, "", o.fail("read", err)
 	}
-	defer got.Body.Close()
-	if value, err = io.ReadAll(io.LimitReader(got.Body, int64(limits.MaxBytes)+1)); err != nil {
-		return nil, "", o.fail("read", err)
-	}
 	if len(value) > limits.MaxBytes {
-		return nil, "", fmt.Errorf("%w: object %q has more than %d bytes: it is none of this package", backend.ErrDenied, o.key, limits.MaxBytes)
+		return nil, "", fmt.Errorf("%w: object %q is too large: it is none of ours", backend.ErrDenied, o.key)
 	}
 	return value, aws.ToString(got.ETag), tagged(got.ETag)
 }
 
 func (o *object) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
-	put := &s3.PutObjectInput{Bucket: &o.Bucket, Key: &o.key, Body: bytes.NewReader(value), ContentType: aws.String("application/json"), CacheControl: aws.String("no-store")}
+	put := &s3.PutObjectInput{Bucket: &o.Bucket, Key: &o.key, Body: bytes.NewReader(value)}
+	put.ContentType, put.CacheControl = aws.String("application/json"), aws.String("no-store")
 	switch version {
 	case "":
 		put.IfNoneMatch = aws.String("*")
@@ -68,9 +68,7 @@ func (o *object) Swap(ctx context.Context, version string, value []byte) (now st
 	default:
 		put.IfMatch = &version
 	}
-	if o.Encryption != "" {
-		put.ServerSideEncryption = types.ServerSideEncryption(o.Encryption)
-	}
+	put.ServerSideEncryption = types.ServerSideEncryption(o.Encryption)
 	if o.KMSKey != "" {
 		put.SSEKMSKeyId = &o.KMSKey
 	}
@@ -104,41 +102,35 @@ func code(err error) string {
 	return "?"
 }
 
-// needsList is what a policy often lacks.
-const needsList = "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket:" +
-	" without it an object that is not there looks forbidden"
-
-// passing are the codes of what goes away by itself, though the status says that the request is wrong.
-var passing = []string{"RequestTimeout", "OperationAborted", "ConditionalRequestConflict"}
-
 // fail returns err with its class. What is no answer of a store may be one of a proxy.
 func (o *object) fail(what string, err error) error {
-	class := backend.ErrDenied
+	class, proxy := backend.ErrDenied, client.ByProxy(o.url)
 	answer, ok := errors.AsType[*awshttp.ResponseError](err)
 	if !ok || answer.HTTPStatusCode() == 0 {
 		if text := err.Error(); !strings.Contains(text, "x509: ") && !strings.Contains(text, "tls: ") {
 			class = backend.ErrUnavailable
 		}
-		return fmt.Errorf("%w: %s %q: %w%s", class, what, o.key, err, client.ByProxy(o.url))
+		return fmt.Errorf("%w: %s %q: %w%s", class, what, o.key, err, proxy)
 	}
 	status := answer.HTTPStatusCode()
-	text, hint := http.StatusText(status), "; is this the address of the store?"+client.ByProxy(o.url)
+	text, hint := http.StatusText(status), "; is this the address of the store?"+proxy
 	api, ok := errors.AsType[smithy.APIError](err)
 	if ok && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
 		text, hint = api.ErrorCode()+": "+api.ErrorMessage(), ""
 	}
 	if code(err) == "AccessDenied" {
-		hint = needsList
+		hint = "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket"
 	}
 	if status == http.StatusRequestEntityTooLarge {
-		hint = fmt.Sprintf("; let the proxy before the store pass %d bytes (client_max_body_size)%s", limits.MaxBytes, client.ByProxy(o.url))
+		hint = fmt.Sprintf("; let the proxy pass %d bytes (client_max_body_size)%s", limits.MaxBytes, proxy)
 	}
 	if status == 400 || status == 401 || status == 403 {
 		o.credentials.Invalidate()
 	}
+	passing := []string{"RequestTimeout", "OperationAborted", "ConditionalRequestConflict"}
 	failing := status >= 500 && status != 501 && status != 507
 	if failing || status == 408 || status == 429 || slices.Contains(passing, code(err)) {
-		class, hint = backend.ErrUnavailable, client.ByProxy(o.url)
+		class, hint = backend.ErrUnavailable, proxy
 	}
 	return fmt.Errorf("%w: %s %q: %d %s%s", class, what, o.key, status, clean.Text(text, 300, false), hint)
 }

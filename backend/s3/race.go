@@ -14,8 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/register"
 )
 
-// Prepare implements [backend.Preparer]: writers race on a scratch object, and a store that does not compare
-// is denied. It costs about twenty requests.
+// Prepare implements [backend.Preparer]: writers race on a scratch object. It costs about twenty requests.
 func (b *Backend) Prepare(ctx context.Context) error {
 	if err := b.Enter(""); err != nil {
 		return err
@@ -27,8 +26,7 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Inspect implements [backend.Inspector]: it says how large the object is, and lets writers race as Prepare
-// does.
+// Inspect implements [backend.Inspector]: it says how large the object is, and has writers race.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -50,24 +48,24 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 	conditions := clean.Diagnosticf(err != nil, "conditions", "%s", text)
 	conditions.Fatal = errors.Is(err, backend.ErrDenied)
 	list := []backend.Diagnostic{object, conditions}
-	if err == nil { // no object has this version, so nothing is written, and some stores break off so large a request
-		if _, err = b.scratch.Swap(ctx, noVersion, make([]byte, limits.MaxBytes)); errors.Is(err, backend.ErrDenied) {
+	if err == nil { // no object has this version, so nothing is written; some stores break off large requests
+		_, err = b.scratch.Swap(ctx, noVersion, make([]byte, limits.MaxBytes))
+		if errors.Is(err, backend.ErrDenied) {
 			list = append(list, clean.Diagnosticf(true, "size", "%v", err))
 		}
 	}
 	return list, nil
 }
 
-const noVersion = `"00000000000000000000000000000000"`
-
 const (
-	races  = 4
-	racers = 2 // some stores answer those who lose one after another, in seconds
+	noVersion = `"00000000000000000000000000000000"`
+	races     = 4
+	racers    = 2 // some stores answer those who lose one after another, in seconds
 )
 
 // errIgnored is what is said of a store that does not compare.
-var errIgnored = fmt.Errorf("%w: this store, or a proxy before it, ignores the conditions of writes: two processes could"+
-	" lead. Use another store or version, or let the proxy pass If-Match and If-None-Match", backend.ErrDenied)
+var errIgnored = fmt.Errorf("%w: the store, or a proxy before it, ignores the conditions of writes: two"+
+	" processes could lead. Use another store, or let If-Match and If-None-Match pass", backend.ErrDenied)
 
 // race lets writers race, over a version that all of them have read, and refuses a store in which more than
 // one wins. It goes on after won races, and returns how many there are then. Processes that start at the same
@@ -76,14 +74,15 @@ func (o *object) race(ctx context.Context, won int) (int, error) {
 	before := "?"
 	for tries := 0; won < races; tries++ {
 		if tries == 10*races {
-			return won, fmt.Errorf("%w: no writer over %q has won in %d races: many processes start at once, or the store denies conditional writes", backend.ErrUnavailable, o.key, tries)
+			return won, fmt.Errorf("%w: nobody has won %d races over %q: many processes start at once, or"+
+				" the store denies conditional writes", backend.ErrUnavailable, tries, o.key)
 		}
 		_, version, err := o.Get(ctx)
 		if err != nil {
 			return won, err
 		}
 		if version == before {
-			return won, fmt.Errorf("%w: what was written is not read: a cache answers. Let requests pass it", backend.ErrDenied)
+			return won, fmt.Errorf("%w: what was written is not read: a cache answers", backend.ErrDenied)
 		}
 		wins, err := o.write(ctx, version, racers)
 		switch {
@@ -120,11 +119,10 @@ func (o *object) write(ctx context.Context, version string, n int) (int, error) 
 				if err == nil {
 					wins.Add(1)
 				}
-				if errs[i] = err; err == nil || errors.Is(err, register.ErrChanged) {
-					errs[i] = nil
-					return
+				if errors.Is(err, register.ErrChanged) {
+					err = nil
 				}
-				if !errors.Is(err, backend.ErrUnavailable) {
+				if errs[i] = err; !errors.Is(err, backend.ErrUnavailable) {
 					return
 				}
 				select {

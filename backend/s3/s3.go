@@ -3,7 +3,6 @@ package s3
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -38,8 +37,7 @@ type Options struct {
 	Bucket string `yaml:"bucket" json:"bucket"`
 
 	// Prefix begins the names of the objects. It ends in "/" and has up to 255 bytes of printable text.
-	// All elections of a prefix are in one object, so give unrelated fleets different prefixes.
-	// Default: DefaultPrefix.
+	// All elections of one are in one object: give unrelated fleets different ones. Default: DefaultPrefix.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Region is that of the bucket. Default: that of the SDK's configuration. One of both is needed.
@@ -49,8 +47,7 @@ type Options struct {
 	// What the environment says of endpoints is ignored. Default: Amazon S3 in Region.
 	Endpoint string `yaml:"endpoint" json:"endpoint"`
 
-	// PathStyle puts the bucket into the path of requests instead of the host name, as most stores with
-	// an Endpoint need. Default: false.
+	// PathStyle puts the bucket into the path instead of the host name, as most stores with an Endpoint need.
 	PathStyle bool `yaml:"path_style" json:"path_style"`
 
 	// CAFile is a PEM file with the authorities to trust instead of the system's. It is read again at each
@@ -70,12 +67,13 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "s3.Options") }
 type Backend struct {
 	*lease.Backend
 	leases, scratch *object
-	where           string
 	won             atomic.Int32 // races on the scratch object that the store has passed
 }
 
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return b.where }
+func (b *Backend) Location() string {
+	return clean.Location(b.leases.Bucket+"/"+b.leases.Prefix, b.leases.url.Host)
+}
 
 func init() { backend.Register(Name, Options{}, Open) }
 
@@ -91,19 +89,16 @@ func Open(o Options) (*Backend, error) {
 	}
 	scratch := *leases
 	leases.key, scratch.key = o.Prefix+"leases.json", o.Prefix+"race.txt"
-	return &Backend{Backend: register.New(leases, limits), leases: leases, scratch: &scratch, where: clean.Location(o.Bucket+"/"+o.Prefix, leases.url.Host)}, nil
+	return &Backend{Backend: register.New(leases, limits), leases: leases, scratch: &scratch}, nil
 }
 
 // connect returns an object without a key. The store is the one that it names: a redirection is not followed.
 func connect(o Options) (*object, error) {
-	if err := cmp.Or(backend.CheckText("bucket", o.Bucket, 63, false), backend.CheckText("prefix", o.Prefix, backend.MaxName, false)); err != nil {
-		return nil, err
-	}
 	switch {
-	case o.Bucket == "" || strings.ContainsAny(o.Bucket, "/:"): // behind an access point of several regions each has a bucket of its own
-		return nil, errors.New("bucket is not the name of a bucket")
-	case !strings.HasSuffix(o.Prefix, "/"):
-		return nil, fmt.Errorf("prefix %q does not end in /", o.Prefix)
+	case o.Bucket == "" || clean.Text(o.Bucket, 63, false) != o.Bucket || strings.ContainsAny(o.Bucket, "/:"):
+		return nil, errors.New("bucket is not the name of a bucket") // an access point may have several
+	case clean.Text(o.Prefix, backend.MaxName, false) != o.Prefix || !strings.HasSuffix(o.Prefix, "/"):
+		return nil, fmt.Errorf("prefix %.300q is not up to 255 bytes of text that end in /", o.Prefix)
 	case o.Encryption != "" && o.Encryption != "AES256" && o.Encryption != "aws:kms":
 		return nil, fmt.Errorf("encryption is %.20q, not AES256 or aws:kms", o.Encryption)
 	case o.KMSKey != "" && o.Encryption != "aws:kms":
@@ -113,17 +108,21 @@ func connect(o Options) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the SDK's configuration: %w", err)
 	}
-	transport := settings.HTTPClient.(*awshttp.BuildableClient).GetTransport() // with the authorities of AWS_CA_BUNDLE
+	// It has the authorities of AWS_CA_BUNDLE. By HTTP/1 a call that is cut off ends its own connection.
+	transport := settings.HTTPClient.(*awshttp.BuildableClient).GetTransport()
 	transport.TLSHandshakeTimeout, transport.IdleConnTimeout = 2*time.Second, 30*time.Second
-	transport.ForceAttemptHTTP2, transport.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{} // a call that is cut off ends its own connection
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
 	if o.CAFile != "" {
 		if transport.TLSClientConfig, err = client.TLS(o.CAFile, "", ""); err != nil {
 			return nil, err
 		}
 	}
 	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
-	transport.DialContext, transport.DialTLSContext = dialer.DialContext, dialer.DialTLS(client.Fresh(transport.TLSClientConfig, o.CAFile))
-	settings.HTTPClient = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	transport.DialContext = dialer.DialContext
+	transport.DialTLSContext = dialer.DialTLS(client.Fresh(transport.TLSClientConfig, o.CAFile))
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	settings.HTTPClient = &http.Client{Transport: transport, CheckRedirect: stay}
 	if o.Region = cmp.Or(o.Region, settings.Region); o.Region == "" {
 		return nil, errors.New("no region")
 	}
@@ -134,21 +133,22 @@ func connect(o Options) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
-	var base *string
-	if o.Endpoint != "" {
-		base = aws.String(at.Scheme + "://" + at.Host)
-	}
-	credentials := aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+	retrieve := func(ctx context.Context) (aws.Credentials, error) {
 		now, err := load(ctx) // the SDK reads files once
 		if err != nil {
 			return aws.Credentials{}, err
 		}
 		return now.Credentials.Retrieve(ctx)
-	}))
+	}
+	credentials := aws.NewCredentialsCache(aws.CredentialsProviderFunc(retrieve))
 	settings.Credentials = credentials
 	api := s3.NewFromConfig(settings, func(s *s3.Options) {
-		s.Region, s.BaseEndpoint, s.UsePathStyle = o.Region, base, o.PathStyle    // the place is not that of the environment
-		s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired // others do not know the newer ones
+		s.Region, s.BaseEndpoint, s.UsePathStyle = o.Region, nil, o.PathStyle // not those of the environment
+		if o.Endpoint != "" {
+			s.BaseEndpoint = aws.String(at.Scheme + "://" + at.Host)
+		}
+		// Other stores do not know the newer ones.
+		s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
 	return &object{api: api, url: at, Options: o, credentials: credentials}, nil
@@ -158,5 +158,6 @@ func connect(o Options) (*object, error) {
 // register know when that is right.
 func load(ctx context.Context) (aws.Config, error) {
 	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(awshttp.NewBuildableClient()),
-		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }), config.WithLogger(logging.Nop{})) // which writes to stderr
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+		config.WithLogger(logging.Nop{})) // or else it writes to stderr
 }
