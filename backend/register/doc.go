@@ -12,8 +12,7 @@
 //
 // # What could two processes each believe?
 //
-// Two never lead at once if the store compares and swaps, no version comes twice, and lost writes are
-// noticed.
+// Two never lead at once if the store compares and swaps, no version comes twice, and losses are noticed.
 //
 //   - Compare and swap. Of two changes that were both granted, the second swap names the version that the
 //     first one made. So its items were compared with what the first one left.
@@ -30,6 +29,5 @@
 //
 // A change is one Get and one Swap, and again after a random wait if another process has come first.
 //
-// What somebody else has written into the document counts as edited. A value that is no document is left
-// alone.
+// What somebody else has written into the document counts as edited. A value that is none is left alone.
 package register

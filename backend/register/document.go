@@ -1,6 +1,7 @@
 package register
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -49,10 +50,12 @@ func (d *document) encode() []byte { return []byte(lease.Encode(d)) }
 // decode returns the document in a value, which may come from anybody.
 func decode(value []byte) (d *document, err error) {
 	if err = json.Unmarshal(value, &d); err == nil && d != nil && d.Layout > layout {
-		return nil, fmt.Errorf("%w: the value has layout %d, this program knows %d: use a newer one", backend.ErrDenied, d.Layout, layout)
+		return nil, fmt.Errorf("%w: the value has layout %d: update the program", backend.ErrDenied, d.Layout)
 	}
-	if err != nil || d == nil || d.Layout != layout || d.Items == nil || d.Count > 1<<62 || d.Tag == "" || d.Epoch == "" || clean.Text(d.Epoch, 64, false) != d.Epoch {
-		return nil, fmt.Errorf("%w: the value is none of this package: restore it, or move it away once nobody leads any more", backend.ErrDenied)
+	if err != nil || d == nil || d.Layout != layout || d.Items == nil || d.Count > 1<<62 ||
+		d.Tag == "" || d.Epoch == "" || clean.Text(d.Epoch, 64, false) != d.Epoch {
+		return nil, fmt.Errorf("%w: the value is none of this package: restore it, or move it away once"+
+			" nobody leads any more", backend.ErrDenied)
 	}
 	return d, nil
 }
@@ -71,9 +74,8 @@ func (d *document) keys(kind lease.Kind) (keys []lease.Key) {
 
 // sum returns what entry.Sum must be.
 func (e *entry) sum(key string) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%q %d %q %q %s", key, e.Count, e.Tag, e.Made, e.Value)
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:9])
+	h := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %q %s", key, e.Count, e.Tag, e.Made, e.Value))
+	return base64.RawURLEncoding.EncodeToString(h[:9])
 }
 
 // item returns an item as the document has it, without its value.
@@ -88,31 +90,17 @@ func (d *document) item(k lease.Key) lease.Item {
 // has reports whether an item is as it was read.
 func (d *document) has(it lease.Item) bool { return d.item(it.Key).Version == it.Version }
 
-// change makes changes in the document, and returns what Driver.Write does once it is there.
-func (d *document) change(changes []lease.Change, verify []lease.Item) (w lease.Written) {
-	for i := range changes {
-		w.Results = append(w.Results, d.apply(&changes[i]))
-	}
-	for n, it := range verify {
-		if !d.has(it) {
-			w.Stale = append(w.Stale, n)
-		}
-	}
-	return w
-}
-
 // apply makes a change if what it requires holds.
 func (d *document) apply(c *lease.Change) lease.Result {
 	changed := func(it lease.Item) bool { return !d.has(it) }
-	if slices.ContainsFunc(c.Check, changed) || slices.ContainsFunc(c.Put, func(p lease.Put) bool { return changed(p.Over) }) {
+	over := func(p lease.Put) bool { return changed(p.Over) }
+	if slices.ContainsFunc(c.Check, changed) || slices.ContainsFunc(c.Put, over) {
 		return lease.Result{Outcome: backend.Refused}
 	}
 	r := lease.Result{Outcome: backend.Granted}
 	for _, p := range c.Put {
-		key, e := keyOf(p.Over.Key), entry{Count: d.Count, Tag: d.Tag, Made: d.Tag}
-		if was, ok := d.Items[key]; ok {
-			e.Made = was.Made
-		}
+		key := keyOf(p.Over.Key)
+		e := entry{Count: d.Count, Tag: d.Tag, Made: cmp.Or(d.Items[key].Made, d.Tag)}
 		if delete(d.Items, key); p.Value != nil {
 			e.Value = json.RawMessage(lease.Encode(p.Value))
 			e.Sum = e.sum(key)

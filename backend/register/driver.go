@@ -51,7 +51,7 @@ type reading struct {
 
 // get reads the document, and makes one if there is no value.
 func (d *driver) get(ctx context.Context) (r reading, err error) {
-	for ctx.Err() == nil {
+	for {
 		d.mu.Lock()
 		before, wentBack := d.newest, d.wentBack
 		d.mu.Unlock()
@@ -72,7 +72,6 @@ func (d *driver) get(ctx context.Context) (r reading, err error) {
 		}
 		return r, err
 	}
-	return r, ctx.Err()
 }
 
 // note remembers a document. It compares it with what was known when its reading began: before, and wentBack.
@@ -98,11 +97,13 @@ func (d *driver) note(doc, before *document, wentBack int) (r reading, err error
 
 // view returns what Driver.Read returns of these items.
 func (r *reading) view(keys []lease.Key) lease.View {
-	v := lease.View{Epoch: r.Epoch, WentBack: r.wentBack, Position: r.Count, Records: int64(len(r.keys(lease.Records)))}
+	v := lease.View{Epoch: r.Epoch, WentBack: r.wentBack, Position: r.Count}
+	v.Records = int64(len(r.keys(lease.Records)))
 	for _, k := range keys {
 		it := r.item(k)
 		if e, ok := r.Items[keyOf(k)]; ok {
-			it.Value, it.Edited, it.Old = lease.Decode(k.Kind, e.Value), e.Sum != e.sum(keyOf(k)), e.Count <= r.oldUpTo
+			it.Value, it.Edited = lease.Decode(k.Kind, e.Value), e.Sum != e.sum(keyOf(k))
+			it.Old = e.Count <= r.oldUpTo
 		}
 		v.Items = append(v.Items, it)
 	}
@@ -117,18 +118,20 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	return v, err
 }
 
-func (d *driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (v lease.View, err error) {
+func (d *driver) List(ctx context.Context, kind lease.Kind, from string, most int) (v lease.View, err error) {
 	r, err := d.get(ctx)
 	if err != nil {
 		return v, err
 	}
 	keys := slices.DeleteFunc(r.keys(kind), func(k lease.Key) bool { return k.Name < from })
 	slices.SortFunc(keys, func(a, b lease.Key) int { return strings.Compare(a.Name, b.Name) })
-	return r.view(keys[:min(limit, len(keys))]), nil
+	return r.view(keys[:min(most, len(keys))]), nil
 }
 
 // Write implements [lease.Driver]. All changes that hold are one swap.
-func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (w lease.Written, err error) {
+func (d *driver) Write(
+	ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item,
+) (w lease.Written, err error) {
 	select {
 	case d.writing <- struct{}{}:
 		defer func() { <-d.writing }()
@@ -147,12 +150,22 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 		case next != nil && r.document.contains(next.Tag):
 			return w, nil // it was made, though the answer was ErrChanged
 		}
-		next = r.next()
-		w = next.change(changes, verify)
-		if !slices.ContainsFunc(w.Results, func(r lease.Result) bool { return r.Outcome == backend.Granted }) {
-			return w, nil
+		next, w = r.next(), lease.Written{}
+		granted := false
+		for i := range changes {
+			result := next.apply(&changes[i])
+			w.Results = append(w.Results, result)
+			granted = granted || result.Outcome == backend.Granted
 		}
-		if err = d.swap(ctx, &r, next); err == nil {
+		for n, it := range verify {
+			if !next.has(it) {
+				w.Stale = append(w.Stale, n)
+			}
+		}
+		if granted {
+			err = d.swap(ctx, &r, next)
+		}
+		if err == nil {
 			return w, nil
 		}
 		if !errors.Is(err, ErrChanged) {
@@ -166,15 +179,15 @@ func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes 
 	}
 }
 
-// swap replaces a document by the next one. The last eighth of the greatest size is left to items that are
-// there.
+// swap replaces a document by the next one. The last eighth of the greatest size is for items that are there.
 func (d *driver) swap(ctx context.Context, r *reading, next *document) error {
 	value, most := next.encode(), d.limits.MaxBytes
 	if len(next.Items) > len(r.Items) {
 		most -= most / 8
 	}
 	if len(value) > most {
-		return fmt.Errorf("%w: the value would have %d bytes, %d are allowed: delete elections that are over, or move some to another place", backend.ErrDenied, len(value), most)
+		return fmt.Errorf("%w: the value would have %d bytes, %d are allowed: delete elections that are"+
+			" over, or move some to another place", backend.ErrDenied, len(value), most)
 	}
 	_, err := d.Swap(ctx, r.version, value)
 	if err == nil {
@@ -190,7 +203,7 @@ type listener struct {
 }
 
 // Listen implements [lease.Listener]: it says that a record has changed, and not which.
-func (l listener) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
+func (l listener) Listen(ctx context.Context, position uint64, known []lease.Item, on lease.Heard) error {
 	for position > 0 {
 		r, err := l.get(ctx)
 		if err != nil || r.Count < position {

@@ -33,8 +33,7 @@ type Register interface {
 
 // A Waiter is a Register that tells of changes. Then a handover takes milliseconds instead of seconds.
 type Waiter interface {
-	// Wait returns nil when the value has, or may have, another version. When ctx is done, it returns an
-	// error soon.
+	// Wait returns nil when the value has, or may have, another version. It ends soon when ctx is done.
 	Wait(ctx context.Context, version string) error
 }
 
@@ -46,10 +45,8 @@ var ErrChanged = fmt.Errorf("%w: the value has changed meanwhile", backend.ErrUn
 type Limits struct {
 	Name           string        // of the backend, for errors, such as "s3"
 	MinTTL, MaxTTL time.Duration // of a lease; MinTTL is many times what a Get and a Swap take; both > 0
-	MaxBytes       int           // of the value; at least 1 MB, an eighth of which a session may take. An election takes 0.5 to 2.5 KB
+	MaxBytes       int           // of the value; at least 1 MB. An election takes 0.5 to 2.5 KB
 }
 
 // New returns a backend that keeps leases in r, for one manager. It takes over r, which Close closes.
-func New(r Register, limits Limits) *lease.Backend {
-	return lease.New(NewDriver(r, limits))
-}
+func New(r Register, limits Limits) *lease.Backend { return lease.New(NewDriver(r, limits)) }
