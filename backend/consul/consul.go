@@ -27,10 +27,9 @@ type Options struct {
 	Token     string `yaml:"token" json:"token"`
 	TokenFile string `yaml:"-" json:"-"`
 
-	// CAFile has the trusted certificates, CertFile and KeyFile the client's own, all in
-	// PEM. ServerName is the expected name in the agent's certificate. Any of them, or
-	// TLS, needs an https address. Default: the system's authorities and no client
-	// certificate.
+	// CAFile has the trusted certificates, CertFile and KeyFile the client's own, all in PEM. ServerName is
+	// the expected name in the agent's certificate. Any of them, or TLS, needs an https address. Default: the
+	// system's authorities and no client certificate.
 	CAFile     string `yaml:"ca_file" json:"ca_file"`
 	CertFile   string `yaml:"cert_file" json:"cert_file"`
 	KeyFile    string `yaml:"key_file" json:"key_file"`
@@ -39,14 +38,12 @@ type Options struct {
 	// TLS replaces those files. It is copied.
 	TLS *tls.Config `yaml:"-" json:"-"`
 
-	// Datacenter, Namespace and Partition are where the keys live. The last two need Consul
-	// Enterprise. Default: those of the agent and the token.
+	// Datacenter, Namespace and Partition (Consul Enterprise) have the keys. Default: the agent's or token's.
 	Datacenter string `yaml:"datacenter" json:"datacenter"`
 	Namespace  string `yaml:"namespace" json:"namespace"`
 	Partition  string `yaml:"partition" json:"partition"`
 
-	// Prefix of all keys: 1 to 128 bytes, without a slash at either end. Default:
-	// "election".
+	// Prefix of all keys: 1 to 128 bytes, without a slash at either end. Default: "election".
 	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Client is used as it is: the fields about address, token and TLS are ignored. Datacenter,
@@ -61,19 +58,12 @@ type Backend struct {
 	driver *driver
 }
 
-var (
-	_ backend.Preflighter = (*Backend)(nil)
-	_ backend.Marker      = (*Backend)(nil)
-	_ backend.Inspector   = (*Backend)(nil)
-)
-
 // Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Options") }
 
 func init() { backend.Register(Name, Options{}, Open) }
 
-// Open checks o and returns a Backend. It does not connect to the agent; the first call does.
-// Errors are [backend.ErrInvalid].
+// Open checks o and returns a Backend. The agent may be down. Errors are of class [backend.ErrInvalid].
 func Open(o Options) (*Backend, error) {
 	d, err := newDriver(o)
 	if err != nil {
@@ -82,8 +72,7 @@ func Open(o Options) (*Backend, error) {
 	return &Backend{lease.New(d), d}, nil
 }
 
-// Location implements [backend.Located]. It is empty with Options.Client, which does not
-// tell its address.
+// Location implements [backend.Located]. It is empty with Options.Client, which does not tell its address.
 func (b *Backend) Location() string {
 	if b.driver.host == "" {
 		return ""
@@ -96,7 +85,7 @@ func (b *Backend) Location() string {
 // that term. So a leader that was stopped and resumes cannot write.
 //
 //	fence, err := store.Fence("billing", lead.Term)
-//	ok, answer, _, err := client.KV().Txn(api.KVTxnOps{fence, {Verb: api.KVSet, Key: "total", Value: sum}}, nil)
+//	ok, _, _, err := client.KV().Txn(api.KVTxnOps{fence, {Verb: api.KVSet, Key: "total", Value: sum}}, nil)
 //
 // The operation requires the index of the election's record, which a request of an operator changes,
 // too. So a transaction of the leader may be refused until its next renewal: then call Fence again.

@@ -71,7 +71,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 	_, _, err = d.txn(ctx, api.KVTxnOps{largest})
 	if err = d.fail(err); errors.Is(err, backend.ErrDenied) {
 		list = append(list, clean.Diagnosticf(true, "messages",
-			"thousands of elections of a process cannot be renewed: a request of %d bytes fails: %v", maxBytes, err))
+			"thousands of elections of a process cannot be renewed: %d bytes fail: %v", maxBytes, err))
 		err = nil
 	}
 	return list, err

@@ -3,6 +3,7 @@ package consul
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -46,9 +47,8 @@ type driver struct {
 
 var _ lease.Listener = (*driver)(nil)
 
-// Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL,
-// two of which wait for the disks of a quorum; and servers that lose their leader need seconds.
-// A put of a record takes three operations.
+// Limits implements [lease.Driver]. A call makes up to three requests within a quarter of the TTL, two of
+// which wait for a quorum's disks; servers that lose their leader need seconds. A record is three operations.
 func (d *driver) Limits() lease.Limits {
 	return lease.Limits{
 		Name: Name, MinTTL: time.Second, MaxTTL: time.Minute, Batch: maxOps / 3, Checks: maxOps - 2,
@@ -100,9 +100,7 @@ func (d *driver) item(k lease.Key, p *api.KVPair) lease.Item {
 
 func checksum(key string, value []byte) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(key))
-	h.Write([]byte{0})
-	h.Write(value)
+	fmt.Fprintf(h, "%s\x00%s", key, value)
 	return max(h.Sum64(), 1) // 0 is what others write
 }
 
@@ -138,9 +136,8 @@ func (d *driver) names(keys []lease.Key) []string {
 }
 
 // view returns the answer of a reading that began then and has found pairs. It lists records if they are
-// many, and counts them after the meta item, so that a change that requires that item counts no record
-// twice. The very first one may be made in between: then the meta item seems to be lost, until the next
-// reading.
+// many, and counts them after the meta item, so that a change that requires that item counts no record twice.
+// The very first one may be made in between: then the meta item seems to be lost, until the next reading.
 func (d *driver) view(
 	ctx context.Context, began time.Time, keys []lease.Key, pairs map[string]*api.KVPair,
 ) (v lease.View, err error) {

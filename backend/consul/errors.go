@@ -21,8 +21,7 @@ var (
 	// errFiltered says that the servers have left out keys.
 	errFiltered = errors.New("permission denied: keys are missing in the answer")
 
-	errNoIndex = fmt.Errorf("%w: the answer has no X-Consul-Index: let the proxy before the agent pass it",
-		backend.ErrDenied)
+	errNoIndex = fmt.Errorf("%w: the answer has no X-Consul-Index: let the proxy pass it", backend.ErrDenied)
 
 	// errFull is the answer of Listen while calls need its connection.
 	errFull = fmt.Errorf("%w: the agent has no connection left for this process", backend.ErrUnavailable)

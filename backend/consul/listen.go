@@ -17,9 +17,7 @@ const listenPause = 5 * time.Minute
 // changed. Sessions are elsewhere, so a renewal wakes nobody. The query continues from the index
 // of the last call, so that no change in between is missed. More than maxByKey records are not told: then it
 // only says that something has changed. The next reading shows that somebody has deleted a record.
-func (d *driver) Listen(
-	ctx context.Context, _ uint64, _ []lease.Item, on func([]lease.Item, uint64) bool,
-) error {
+func (d *driver) Listen(ctx context.Context, _ uint64, _ []lease.Item, on lease.Heard) error {
 	for {
 		if time.Since(time.Unix(0, d.full.Load())) < listenPause {
 			return errFull

@@ -32,7 +32,7 @@ func (d *driver) here(wentBack int) *api.KVTxnOp {
 	case wentBack != d.wentBack:
 		return nil
 	case d.origin == nil || d.origin.ModifyIndex == 0:
-		return &api.KVTxnOp{Verb: api.KVCAS, Key: d.originKey(), Value: []byte(backend.NewNonce())} // over none
+		return &api.KVTxnOp{Verb: api.KVCAS, Key: d.originKey(), Value: []byte(backend.NewNonce())}
 	}
 	return &api.KVTxnOp{Verb: api.KVCheckIndex, Key: d.originKey(), Index: d.origin.ModifyIndex}
 }
@@ -56,7 +56,7 @@ func (d *driver) note(ctx context.Context, began time.Time, items []lease.Item, 
 		it := &items[i]
 		last := d.newest[it.Key]
 		switch {
-		case it.Version == "": // deleted, or restored from before it was made; package lease remembers records
+		case it.Version == "": // deleted, or from before it was made; package lease remembers records
 			delete(d.newest, it.Key)
 		case it.Order < last.modify && last.noted.Before(began):
 			back = true

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -63,11 +62,16 @@ func (d *driver) get(ctx context.Context, keys ...string) (map[string]*api.KVPai
 		if err != nil {
 			return nil, err
 		}
-		more, err := found(answer, part)
-		if err != nil {
-			return nil, err
+		for _, pair := range answer.Results {
+			if pairs[pair.Key] = pair; pair.ModifyIndex == 0 {
+				pairs[pair.Key] = nil
+			}
 		}
-		maps.Copy(pairs, more)
+	}
+	for _, key := range keys {
+		if _, ok := pairs[key]; !ok { // the servers leave out keys that the token may not read
+			return nil, errFiltered
+		}
 	}
 	return pairs, nil
 }
@@ -79,22 +83,6 @@ func gets(keys []string) api.KVTxnOps {
 		ops[i] = &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key}
 	}
 	return ops
-}
-
-// found returns what operations of gets have read. Keys that do not exist are nil.
-func found(answer *api.KVTxnResponse, keys []string) (map[string]*api.KVPair, error) {
-	pairs := make(map[string]*api.KVPair, len(keys))
-	for _, pair := range answer.Results {
-		if pairs[pair.Key] = pair; pair.ModifyIndex == 0 {
-			pairs[pair.Key] = nil
-		}
-	}
-	for _, key := range keys {
-		if _, ok := pairs[key]; !ok { // the servers leave out keys that the token may not read
-			return nil, errFiltered
-		}
-	}
-	return pairs, nil
 }
 
 // index reads the index of the keys with a prefix, which moves with every write and deletion of one.
