@@ -74,10 +74,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	}
 	version := cmp.Or(facts["valkey_version"], facts["redis_version"])
 	add(false, "server", "%s %s", cmp.Or(facts["server_name"], "redis"), version)
-	policy := facts["maxmemory_policy"]
-	if strings.HasPrefix(policy, "allkeys-") { // others delete keys that expire: not ours
+	if p := facts["maxmemory_policy"]; strings.HasPrefix(p, "allkeys-") { // others delete what expires
 		add(true, "eviction", "maxmemory-policy is %s: the server may delete leases that are in use, and"+
-			" elections then stop for %v. Set it to noeviction or a volatile one", policy, d.maxTTL)
+			" elections then stop for %v. Set it to noeviction or a volatile one", p, d.maxTTL)
 	}
 	const again = "After a restart or failover every leader steps down, and each lease is observed for %v"
 	switch {
@@ -95,9 +94,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		safe := d.replicas >= n || least >= n && lag > 0 && ttl+time.Duration(lag+2)*time.Second <= d.maxTTL
 		what := "an old master without its replicas confirms nothing"
 		if !safe {
-			what = "an old master that was cut off goes on granting leases while a replica is promoted: two" +
-				" processes lead. Set wait_replicas to the number of replicas, or fence the old master" +
-				" off before the promotion (docs/redis.md, \"Failover\")"
+			what = "an old master that was cut off grants leases while a replica is promoted: two processes" +
+				" lead. Set wait_replicas to that number, or fence it off (docs/redis.md, \"Failover\")"
 		}
 		add(!safe, "replication", "%d replicas, wait_replicas %d, min-replicas-to-write %s: %s",
 			n, d.replicas, setting("min-replicas-to-write"), what)
