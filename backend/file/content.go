@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// Names of files.
 const (
 	valuePrefix = "leases-"
 	valueSuffix = ".json"
@@ -35,14 +34,6 @@ func numberOf(name string) uint64 {
 	return n
 }
 
-// newest returns the greatest number among names; 0: there is no value.
-func newest(names []string) (greatest uint64) {
-	for _, name := range names {
-		greatest = max(greatest, numberOf(name))
-	}
-	return greatest
-}
-
 // A content is what the file of a value says. Without a version there is none, or it is damaged.
 type content struct {
 	number   uint64
@@ -53,18 +44,15 @@ type content struct {
 	maxTTL   time.Duration // of the process that wrote it
 }
 
-// encode returns the text of the file, and sets the version. The last line has the identity of the file, the
-// greatest TTL, and the version.
+// encode returns the text, and sets the version. The last line has identity, greatest TTL and version.
 func (c *content) encode() []byte {
 	c.version = c.sum()
 	return fmt.Appendf(bytes.Clone(c.value), "\n%s %v %s\n", c.file, c.maxTTL, c.version)
 }
 
 func (c *content) sum() string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%d %s %v ", c.number, c.file, c.maxTTL)
-	h.Write(c.value)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	h := sha256.Sum256(fmt.Appendf(nil, "%d %s %v %s", c.number, c.file, c.maxTTL, c.value))
+	return hex.EncodeToString(h[:16])
 }
 
 // parse reads the text of a file, which may come from anybody.
@@ -72,16 +60,14 @@ func parse(number uint64, text []byte, file string) content {
 	damaged := content{number: number}
 	body, whole := bytes.CutSuffix(text, []byte("\n"))
 	end := bytes.LastIndexByte(body, '\n')
-	if !whole || end < 0 {
-		return damaged
-	}
 	last := strings.Split(string(body[end+1:]), " ")
-	if len(last) != 3 {
+	if !whole || end < 0 || len(last) != 3 {
 		return damaged
 	}
 
 	maxTTL, err := time.ParseDuration(last[1])
-	c := content{number: number, value: body[:end], version: last[2], file: last[0], original: last[0] == file, maxTTL: maxTTL}
+	c := content{number: number, value: body[:end], version: last[2], file: last[0], maxTTL: maxTTL}
+	c.original = c.file == file
 	if err != nil || c.version != c.sum() {
 		return damaged
 	}

@@ -3,6 +3,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,48 +20,42 @@ import (
 // checkDir reports why a directory cannot be used.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	target, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return err
-	}
-	kind, isLocal, err := fileSystem(dir)
-	if err != nil {
+	target, err2 := filepath.EvalSymlinks(dir)
+	kind, isLocal, err3 := fileSystem(dir)
+	if err := cmp.Or(err, err2, err3); err != nil {
 		return err
 	}
 
-	uid, mode := int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
+	uid, why := int(info.Sys().(*syscall.Stat_t).Uid), ""
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("%w: %s is not a directory", backend.ErrDenied, dir)
+		why = "it is not a directory"
 	case uid != os.Geteuid():
-		return fmt.Errorf("%w: %s belongs to user %d and this process is user %d: all members must run as one user, who owns it (chown)", backend.ErrDenied, dir, uid, os.Geteuid())
-	case mode.Perm()&0o022 != 0:
-		return fmt.Errorf("%w: other users can write %s (chmod go-w)", backend.ErrDenied, dir)
+		why = fmt.Sprintf("it belongs to user %d, and this process to user %d (chown)", uid, os.Geteuid())
+	case info.Mode().Perm()&0o022 != 0:
+		why = "other users can write it (chmod go-w)"
 	case target != dir && target != "/private"+dir: // macOS has /tmp and /var there
-		return fmt.Errorf("%w: a symbolic link leads to %s, and whoever switches it makes a second leader: give the path %s (dir)", backend.ErrDenied, dir, target)
+		why = "a link leads there, and whoever switches it makes a second leader: give the path " + target
 	case !isLocal:
-		return fmt.Errorf("%w: the directory %s is on a file system (%s) that is not known to be local: locks there may not be those that other machines see; use a directory on a disk of this machine", backend.ErrDenied, dir, kind)
+		why = fmt.Sprintf("its file system (%s) is not known to be local: use a disk of this machine", kind)
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %s: %s", backend.ErrDenied, dir, why)
 }
 
 // fileSystem returns the kind of the file system that a directory is on, and whether it is known to be local.
 func fileSystem(dir string) (kind string, isLocal bool, err error) {
 	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		return "", false, &os.PathError{Op: "statfs", Path: dir, Err: err}
-	}
+	err = os.NewSyscallError("statfs", syscall.Statfs(dir, &st))
 	kind, isLocal = kindOf(&st)
-	return kind, isLocal, nil
+	return kind, isLocal, err
 }
 
 // fleeting has what to know of some kinds of file systems.
 var fleeting = map[string]string{
 	"tmpfs":     ", which is empty after the machine has restarted: terms then grow by its clock alone",
-	"overlayfs": ", a container's own layer: containers that do not share it elect a leader each. Mount a directory of the machine",
+	"overlayfs": ", a container's own layer: others elect their own leader. Mount a directory of the machine",
 }
 
 // Inspect explains the directory: its file system, and whether the leases can be believed.
@@ -79,7 +74,8 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	if c, _, err := b.store.current(ctx); err != nil {
 		add(true, "leases", "%v", err)
 	} else {
-		add(false, "leases", "%d of %d kB are used; the greatest TTL is %v", len(c.value)>>10, maxBytes>>10, b.store.maxTTL)
+		add(false, "leases", "%d of %d kB are used; the greatest TTL is %v",
+			len(c.value)>>10, maxBytes>>10, b.store.maxTTL)
 	}
 	return list, nil
 }

@@ -22,5 +22,6 @@ func kindOf(st *syscall.Statfs_t) (kind string, isLocal bool) {
 func identity(fd int) (string, error) {
 	var st syscall.Stat_t
 	err := syscall.Fstat(fd, &st)
-	return fmt.Sprintf("%x.%x.%x.%x", uint32(st.Dev), st.Ino, st.Birthtimespec.Sec, st.Birthtimespec.Nsec), err
+	born := st.Birthtimespec
+	return fmt.Sprintf("%x.%x.%x.%x", uint32(st.Dev), st.Ino, born.Sec, born.Nsec), err
 }

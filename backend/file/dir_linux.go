@@ -7,13 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// local lists the file systems that belong to one kernel (linux/magic.h). All others are
-// refused, and so is every network file system, known or not: NFS, SMB, Ceph, 9p, and all
-// of FUSE, because the kernel does not tell what is behind it (sshfs, GlusterFS, virtiofs).
+// local lists the file systems that belong to one kernel (linux/magic.h). All others are refused: those of
+// networks (NFS, SMB, Ceph, 9p), and all of FUSE, since the kernel does not tell what is behind it (sshfs).
 var local = map[uint32]string{
-	0xef53: "ext2, ext3 or ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x2fc12fc1: "zfs", 0xf2f52010: "f2fs",
-	0xca451a4e: "bcachefs", 0x01021994: "tmpfs", 0x858458f6: "ramfs", 0x794c7630: "overlayfs", 0x3153464a: "jfs",
-	0x52654973: "reiserfs", 0x3434: "nilfs2", 0x24051905: "ubifs", 0x72b6: "jffs2",
+	0xef53: "ext2, ext3 or ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x2fc12fc1: "zfs", 0x72b6: "jffs2",
+	0xca451a4e: "bcachefs", 0x01021994: "tmpfs", 0x858458f6: "ramfs", 0x794c7630: "overlayfs",
+	0x52654973: "reiserfs", 0x3434: "nilfs2", 0x24051905: "ubifs", 0x3153464a: "jfs", 0xf2f52010: "f2fs",
 }
 
 // kindOf returns the kind of a file system, and whether it is known to be local.

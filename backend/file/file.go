@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -22,7 +23,6 @@ import (
 const (
 	minTTL        = 50 * time.Millisecond
 	defaultMaxTTL = time.Minute
-	greatestTTL   = time.Hour
 	maxBytes      = 8 << 20 // of the value
 )
 
@@ -33,40 +33,33 @@ type Backend struct {
 	store  *store
 }
 
-// Open checks o and the directory. It makes the directory if that does not exist, but not its parent. The
-// error is ErrInvalid on systems other than Linux and macOS and for a missing or relative path, and ErrDenied
-// for a directory that cannot be used safely.
+// Open checks o and the directory, which it makes if there is none. The error is ErrInvalid on systems other
+// than Linux and macOS and for a missing or relative path, and ErrDenied for an unsafe directory.
 func Open(o Options) (*Backend, error) {
 	o.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
+	s, bad := &store{dir: filepath.Clean(o.Dir), maxTTL: o.MaxTTL}, backend.ErrInvalid
 	switch {
 	case o.Dir == "":
-		return nil, fmt.Errorf("file: %w: no directory is given (dir)", backend.ErrInvalid)
+		return nil, fmt.Errorf("file: %w: no directory is given (dir)", bad)
 	case !filepath.IsAbs(o.Dir):
-		return nil, fmt.Errorf("file: %w: the directory is %q (dir), a relative path: processes started in different places would each have a leader; give an absolute one", backend.ErrInvalid, o.Dir)
-	case o.MaxTTL < minTTL || o.MaxTTL > greatestTTL:
-		return nil, fmt.Errorf("file: %w: the greatest TTL is %v; it must be from %v to %v", backend.ErrInvalid, o.MaxTTL, minTTL, greatestTTL)
+		return nil, fmt.Errorf("file: %w: the directory is %q (dir), a relative path", bad, o.Dir)
+	case o.MaxTTL < minTTL || o.MaxTTL > time.Hour:
+		return nil, fmt.Errorf("file: %w: the greatest TTL is %v, not %v to 1h", bad, o.MaxTTL, minTTL)
 	}
 
-	s, err := openStore(filepath.Clean(o.Dir), o.MaxTTL)
+	err := os.Mkdir(s.dir, 0o700) // not its parents: otherwise a misspelt path would work
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = checkDir(s.dir)
+	}
+	if err == nil {
+		s.root, err = os.OpenRoot(s.dir)
+	}
 	if err != nil {
 		return nil, fail("file: open", err)
 	}
 	limits := register.Limits{Name: Name, MinTTL: minTTL, MaxTTL: o.MaxTTL, MaxBytes: maxBytes}
 	d := &driver{register.NewDriver(s, limits), s}
 	return &Backend{lease.New(d), d, s}, nil
-}
-
-// openStore makes the directory if necessary, and checks it.
-func openStore(dir string, maxTTL time.Duration) (*store, error) {
-	// Its parents are not made: otherwise a misspelt path would work.
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	if err := checkDir(dir); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
-	return &store{dir: dir, root: root, maxTTL: maxTTL}, err
 }
 
 // Location implements [backend.Located].
@@ -81,10 +74,10 @@ func (b *Backend) Guarantees() backend.Guarantees {
 
 // CanAdopt says that no guard is needed: the kernel tells that a leader has ended.
 func (b *Backend) CanAdopt() error {
-	return fmt.Errorf("file: the kernel releases the leases of a process that has ended, no other process can")
+	return errors.New("file: the kernel releases the leases of a process that has ended, nobody else can")
 }
 
-// Preflight implements [backend.Preflighter]. It makes what a candidate needs.
+// Preflight implements [backend.Preflighter].
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	err := fail("file: preflight", b.appear(ctx, bids[0].Candidate.Nonce))
 	return slices.Repeat([]error{err}, len(bids))
@@ -132,8 +125,7 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// A driver is that of the register, and knows of processes whether they live. It implements [lease.Driver]
-// and [lease.Listener].
+// A driver is that of the register, and knows which processes live. It implements [lease.Listener], too.
 type driver struct {
 	lease.Driver
 	store *store
@@ -150,27 +142,26 @@ func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error)
 	return v, err
 }
 
-var errEnded = errors.New("a process has ended")
-
 // Listen implements [lease.Listener]. It tells of the end of a process, too.
-func (d *driver) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
-	within, cancel := context.WithCancelCause(ctx)
+func (d *driver) Listen(ctx context.Context, position uint64, known []lease.Item, on lease.Heard) error {
+	within, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
+	var ended atomic.Bool
 	for _, it := range known {
-		if it.Process != lease.Lives {
-			continue
+		if it.Process == lease.Lives {
+			waiting.Go(func() {
+				if d.store.untilEnded(within, it.Name) {
+					ended.Store(true)
+					cancel()
+				}
+			})
 		}
-		waiting.Go(func() {
-			if d.store.untilEnded(within, it.Name) {
-				cancel(errEnded)
-			}
-		})
 	}
 
 	err := d.Driver.(lease.Listener).Listen(within, position, known, on)
-	cancel(nil)
+	cancel()
 	waiting.Wait()
-	if err != nil && context.Cause(within) == errEnded {
+	if err != nil && ended.Load() {
 		on(nil, position)
 		return nil
 	}

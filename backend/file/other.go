@@ -14,5 +14,5 @@ type Backend struct{ backend.Backend }
 
 // Open returns ErrInvalid on systems other than Linux and macOS.
 func Open(Options) (*Backend, error) {
-	return nil, fmt.Errorf("file: %w: this backend runs on Linux and macOS, and this is %s", backend.ErrInvalid, runtime.GOOS)
+	return nil, fmt.Errorf("file: %w: it needs Linux or macOS, this is %s", backend.ErrInvalid, runtime.GOOS)
 }

@@ -20,15 +20,14 @@ import (
 	"github.com/go-election/go-election/backend/register"
 )
 
-// A store is the directory as a register: its value is the file with the greatest number. It implements
-// [register.Register].
+// A store is the directory as a [register.Register]: its value is the file with the greatest number.
 type store struct {
 	dir    string
 	maxTTL time.Duration
 
 	mu       sync.Mutex
 	life     life
-	root     *os.Root  // the directory that was last at the path: as long as it is open, no other has its identity
+	root     *os.Root  // the directory that was last at the path: while it is open, no other has its identity
 	replaced time.Time // when another one was there; zero: never
 	doubted  string    // version of a value that may not be what was written last
 	since    time.Time // when it was found, or earlier if nobody could lead; zero: there is no doubt
@@ -51,8 +50,7 @@ func (s *store) Swap(ctx context.Context, version string, value []byte) (now str
 	return now, fail("write", err)
 }
 
-// Wait implements [register.Waiter]. It returns now and then in any case: the directory may have been
-// replaced.
+// Wait implements [register.Waiter]. It returns now and then, too: the directory may have been replaced.
 func (s *store) Wait(ctx context.Context, version string) error {
 	watch, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -67,7 +65,9 @@ func (s *store) Wait(ctx context.Context, version string) error {
 	if _, now, err := s.Get(ctx); err != nil || now != version { // before it was watched
 		return err
 	}
-	for again := time.After(every); ; {
+	within, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	for {
 		select {
 		case e := <-watch.Events:
 			if strings.HasPrefix(filepath.Base(e.Name), valuePrefix) {
@@ -75,9 +75,7 @@ func (s *store) Wait(ctx context.Context, version string) error {
 			}
 		case <-watch.Errors: // such as an overflow
 			return nil
-		case <-again:
-			return nil
-		case <-ctx.Done():
+		case <-within.Done():
 			return ctx.Err()
 		}
 	}
@@ -132,8 +130,7 @@ func (s *store) enter() error {
 	return nil
 }
 
-// judge returns an error while a process may lead by a value that this one does not see: there is none, or
-// it is a copy, or the directory is another one (see the package's comment).
+// judge returns an error while a process may lead by a value that this one does not see (see doc.go).
 func (s *store) judge(c *content) error {
 	if left := s.maxTTL - time.Since(s.replaced); left >= 0 {
 		return s.wait("the directory was replaced", left)
@@ -158,7 +155,8 @@ func (s *store) judge(c *content) error {
 		s.since = s.since.Add(-2 * s.maxTTL) // this process itself may lead soon
 		return nil
 	case c.original:
-		return fmt.Errorf("%w: max_ttl is %v, and that of %s is %v: all members need the same", backend.ErrDenied, s.maxTTL, s.dir, c.maxTTL)
+		return fmt.Errorf("%w: max_ttl is %v, and that of %s is %v: all members need the same",
+			backend.ErrDenied, s.maxTTL, s.dir, c.maxTTL)
 	case c.version != "":
 		return s.wait("the leases were restored from a copy", left)
 	}
@@ -167,14 +165,14 @@ func (s *store) judge(c *content) error {
 
 // wait says why nobody leads for a while.
 func (s *store) wait(why string, left time.Duration) error {
-	return fmt.Errorf("%w: %s: %s; nobody leads before %v have passed", backend.ErrUnavailable, s.dir, why, left.Round(time.Second))
+	return fmt.Errorf("%w: %s: %s; nobody leads before %v have passed",
+		backend.ErrUnavailable, s.dir, why, left.Round(time.Second))
 }
 
 // read reads the file with the greatest number, which another process may replace meanwhile.
 func read(root *os.Root) (c content, err error) {
 	for range 100 {
-		names, err := list(root, false)
-		number := newest(names)
+		_, number, err := list(root, false)
 		if err != nil || number == 0 {
 			return content{}, err
 		}
@@ -197,7 +195,7 @@ func read(root *os.Root) (c content, err error) {
 func open(root *os.Root, name string) (*os.File, error) {
 	info, err := root.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s in %s is not a regular file: remove it", backend.ErrDenied, name, root.Name())
+		err = fmt.Errorf("%w: %s in %s is no regular file: remove it", backend.ErrDenied, name, root.Name())
 	}
 	if err != nil {
 		return nil, err
@@ -205,8 +203,7 @@ func open(root *os.Root, name string) (*os.File, error) {
 	return root.Open(name)
 }
 
-// add writes a value, unless there is one with its number. The name appears in one step, with all of the
-// text on the disk.
+// add writes a value, unless there is one with its number. Its name appears once all of it is on the disk.
 func add(root *os.Root, c *content, began time.Time) (version string, err error) {
 	temp := tempPrefix + rand.Text()
 	defer root.Remove(temp)
@@ -216,20 +213,15 @@ func add(root *os.Root, c *content, began time.Time) (version string, err error)
 	if time.Since(began) > c.maxTTL/2 { // all may have been deleted since, and made anew with small numbers
 		return "", fmt.Errorf("%w: the disk has taken too long", backend.ErrUnavailable)
 	}
-	err = root.Link(temp, nameOf(c.number))
-	if errors.Is(err, os.ErrExist) {
-		return "", register.ErrChanged
+	var names []string
+	var newest uint64
+	if err = root.Link(temp, nameOf(c.number)); err == nil {
+		names, newest, err = list(root, true)
 	}
-	if err != nil {
+	switch {
+	case err != nil && !errors.Is(err, os.ErrExist):
 		return "", err
-	}
-
-	// Somebody may have come first, and have removed that file again.
-	names, err := list(root, true)
-	if err != nil {
-		return "", err
-	}
-	if newest(names) > c.number {
+	case err != nil, newest > c.number: // somebody may have removed that file again
 		return "", register.ErrChanged
 	}
 	tidy(root, c.number, names)
@@ -251,18 +243,21 @@ func write(root *os.Root, name string, c *content) error {
 	return errors.Join(err, f.Close())
 }
 
-// list returns the names of all files. With sync it writes new names to the disk.
-func list(root *os.Root, sync bool) ([]string, error) {
+// list returns all names, and the greatest number of a value, or 0. With sync it writes names to the disk.
+func list(root *os.Root, sync bool) (names []string, newest uint64, err error) {
 	d, err := root.Open(".")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	names, err = d.Readdirnames(-1)
+	for _, name := range names {
+		newest = max(newest, numberOf(name))
+	}
 	if err == nil && sync {
 		err = d.Sync()
 	}
-	return names, err
+	return names, newest, err
 }
 
 // tidy removes the values before this one, and what processes that have ended were writing.
