@@ -27,7 +27,6 @@
 //     went back: what it has is old, and changes by what was read before are refused.
 //   - The value is deleted. The next reading makes a document of another identity, which is another store.
 //
-// A change is one Get and one Swap, and again after a random wait if another process has come first.
-//
-// What somebody else has written into the document counts as edited. A value that is none is left alone.
+// A change is one Get and one Swap, and again after a random wait if another process has come first. What
+// somebody else has written into the document counts as edited. A value that is none is left alone.
 package register

@@ -38,14 +38,10 @@ type entry struct {
 
 func newTag() string { return rand.Text()[:16] } // 80 random bits
 
-func newDocument() *document { return &document{layout, newTag(), 1, newTag(), map[string]entry{}} }
-
 // next returns a copy for the next swap.
 func (d *document) next() *document {
 	return &document{layout, d.Epoch, d.Count + 1, newTag(), maps.Clone(d.Items)}
 }
-
-func (d *document) encode() []byte { return []byte(lease.Encode(d)) }
 
 // decode returns the document in a value, which may come from anybody.
 func decode(value []byte) (d *document, err error) {

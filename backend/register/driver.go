@@ -58,7 +58,9 @@ func (d *driver) get(ctx context.Context) (r reading, err error) {
 
 		value, version, err := d.Get(ctx)
 		if err == nil && version == "" {
-			if _, err = d.Swap(ctx, "", newDocument().encode()); err == nil || errors.Is(err, ErrChanged) {
+			first := document{Epoch: newTag(), Items: map[string]entry{}}
+			_, err = d.Swap(ctx, "", []byte(lease.Encode(first.next())))
+			if err == nil || errors.Is(err, ErrChanged) {
 				continue // whoever has made it
 			}
 		}
@@ -181,7 +183,7 @@ func (d *driver) Write(
 
 // swap replaces a document by the next one. The last eighth of the greatest size is for items that are there.
 func (d *driver) swap(ctx context.Context, r *reading, next *document) error {
-	value, most := next.encode(), d.limits.MaxBytes
+	value, most := []byte(lease.Encode(next)), d.limits.MaxBytes
 	if len(next.Items) > len(r.Items) {
 		most -= most / 8
 	}
