@@ -30,9 +30,9 @@ type Election struct {
 }
 
 // A LeadFunc runs while this process leads. Its context is cancelled when the leadership ends; context.Cause
-// then returns an [*EndError]. The lease is not released until the function has returned. A function that
-// returns while the process leads gives up the leadership; its error is then in the event (Event.Err) and in
-// the log.
+// then returns an [*EndError]. The function must return soon after: the lease is not released before. A
+// function that returns while the process leads gives up the leadership; its error is then in the event
+// (Event.Err) and in the log.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
 
 // A waiter is a call that waits. Its channel gets nil when the event has happened, or an error when it will

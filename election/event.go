@@ -121,7 +121,7 @@ func (s *state) last() *Candidate {
 // metrics may use them as labels.
 type Reason string
 
-// Reasons of states.
+// Reasons of states. ReasonForgotten and ReasonMoved are told even if the election was vacant before.
 const (
 	ReasonCurrent     Reason = "current state"       // the first event of a watcher
 	ReasonElected     Reason = "elected"             // the store granted the lease
@@ -130,11 +130,11 @@ const (
 	ReasonExpired     Reason = "expired"             // the leader did not renew for its TTL
 	ReasonFailed      Reason = "failed"              // the leader ended or lost the lease: released for it
 	ReasonDeposed     Reason = "deposed"             // an operator ended the leadership
-	ReasonForgotten   Reason = "forgotten"           // retired by an operator (Manager.Forget), vacant or not
+	ReasonForgotten   Reason = "forgotten"           // an operator retired the election (Manager.Forget)
 	ReasonUnreachable Reason = "store unreachable"   // the lease cannot be renewed, or the state not read
 	ReasonRefused     Reason = "renewal refused"     // the lease is gone: taken, deleted, edited, failed over
 	ReasonDeadline    Reason = "deadline passed"     // this process was stopped, or had no CPU, for too long
-	ReasonMoved       Reason = "moved"               // moved to the store in Err (migration), vacant or not
+	ReasonMoved       Reason = "moved"               // moved to the store that Err names (backend/migration)
 	ReasonResigned    Reason = "resigned"            // the program called Resign
 	ReasonNominated   Reason = "nominated"           // elected as the nominee, or stepped down for one
 	ReasonHealth      Reason = "health check failed" // Options.Health returned an error or hung
@@ -147,7 +147,7 @@ const (
 const (
 	ReasonSameID   Reason = "same id"           // another live process uses this candidate's id
 	ReasonWentBack Reason = "store went back"   // the store shows an older term: restored, or lost writes
-	ReasonStuck    Reason = "function is stuck" // the function ignores its context: no release, no new bid
+	ReasonStuck    Reason = "function is stuck" // it ignores its context: no release or bid until it returns
 	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or schema
 	ReasonInvalid  Reason = "invalid"           // the store never accepts this candidate: campaigning ended
 )

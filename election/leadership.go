@@ -93,9 +93,9 @@ func (e *Election) Lead(fn LeadFunc) error {
 // and campaigns again. When ctx ends, Run steps down in order, waits for fn, releases the lease and returns
 // nil.
 //
-// Other errors: those of Lead; a nil fn; the store will never accept this candidate, or has denied every call
-// since the manager began (backend.ErrDenied: wrong credentials, no table); the lease expired before its
-// release was confirmed ([ErrNotReleased]); or fn has not returned StepDownTimeout + TTL after ctx ended.
+// Other errors: those of Lead; backend.ErrInvalid for a nil fn or a candidate that the store will never
+// accept; backend.ErrDenied if the store has denied every call since the manager began (wrong credentials, no
+// table); [ErrNotReleased]; and one that says that fn has not returned StepDownTimeout + TTL after ctx ended.
 func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if fn == nil {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)

@@ -293,8 +293,8 @@ func (m *Manager) Resume() { m.send(func(time.Duration) input { return pause{nil
 //
 // When ctx ends first, Close cancels all contexts and returns an error that names the elections that were not
 // released; their leases expire within one TTL. After Close this process leads nothing, and no goroutine is
-// left, unless a lead function or a watcher's callback does not return. A process that has just led waits up
-// to 25 ms before it closes its backend, so that its successor's bid comes first. A second Close returns
+// left, unless a lead function or a watcher's callback does not return. Just after a release Close waits up
+// to 25 ms before it closes its backend, so that the successor's bid comes first. A second Close returns
 // [ErrClosed]. In a lead function or a callback, Close returns [ErrOwnCaller] and does nothing.
 func (m *Manager) Close(ctx context.Context) error {
 	if _, own := m.calledBy(); own {
