@@ -92,7 +92,7 @@ func (d *driver) connect(o Options, files bool) error {
 	if d.proxy == "" { // a dialer of ours would lead past it
 		dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
 		with(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", address)
+			return dialer.DialSocket(ctx, "tcp", address)
 		}))
 	}
 	if o.Username != "" {

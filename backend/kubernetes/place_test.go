@@ -208,7 +208,7 @@ func TestWhatIsReplacedInFilesIsReadAgain(t *testing.T) {
 	}
 }
 
-// The name of the API server has several addresses, all but the last of which drop packets.
+// The name of the API server has several addresses, all but the last of which drop packets or hang.
 func TestANameWithADeadAddressIsReached(t *testing.T) {
 	if !drivertest.InWorldOfManyAddresses(t) {
 		return
@@ -224,5 +224,5 @@ func TestANameWithADeadAddressIsReached(t *testing.T) {
 	testbed.NoError(t, err)
 	n := newNode(t, b, "n")
 	n.Limit = 5 * time.Second // as of a manager with a TTL of 15 s
-	n.Leads("jobs")
+	n.TakesOver("jobs")
 }

@@ -271,10 +271,14 @@ func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	}
 	c.ConnectTimeout = min(cmp.Or(c.ConnectTimeout, limit), limit)
 	c.ValidateConnect = primary // whatever target_session_attrs says: a DSN may be for those who only read
-	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}}
-	c.DialFunc = dialer.DialContext
+	c.DialFunc, c.LookupFunc = dialer.DialContext, dialer.LookupHost
 	return c, nil
 }
+
+// dialer has all connections: what it knows of hosts counts for each.
+var dialer = &client.Dialer{Dialer: net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: net.KeepAliveConfig{
+	Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3,
+}}}
 
 // primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of
 // the running time may end any statement.

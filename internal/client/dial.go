@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,15 +19,19 @@ const (
 
 	// waits is how long a connection that came too late for its call waits for the next one.
 	waits = 5 * time.Second
+
+	// A host that accepts a connection and says nothing for answersIn comes last in its name for silentFor.
+	answersIn, silentFor = time.Second, time.Minute
 )
 
-// A Dialer dials as net.Dialer does, with two differences. All addresses of a name are tried, one soon after
-// the other. And a dial outlives the call that began it: the next call to the same address gets its
-// connection.
+// A Dialer dials as net.Dialer does, with three differences. All addresses of a name are tried, one soon
+// after the other. Those of hosts that hang, which accept connections and say nothing, come last. And a dial
+// outlives the call that began it: the next call to the same address gets its connection.
 type Dialer struct {
 	net.Dialer // with a Timeout, which each dial may take, however short its call is
 
-	left sync.Map // dials whose call has ended: a <-chan dialed by network and address
+	left    sync.Map // dials whose call has ended: a <-chan dialed by network and address
+	unheard sync.Map // since when nothing was read from a host that accepts: a time.Time by its address
 }
 
 type dialed struct {
@@ -36,6 +41,16 @@ type dialed struct {
 
 // DialContext dials an address of a network.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.DialSocket(ctx, network, address)
+	if c, ok := conn.(*net.TCPConn); ok {
+		conn = &heard{c, d, ip(c)}
+	}
+	return conn, err
+}
+
+// DialSocket is DialContext for who sets options of a socket, as gRPC does. What is read from its connections
+// is not known, so the next dial within silentFor prefers another address of the name.
+func (d *Dialer) DialSocket(ctx context.Context, network, address string) (net.Conn, error) {
 	key := network + " " + address
 	for {
 		left, again := d.left.LoadAndDelete(key)
@@ -47,6 +62,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		select {
 		case r := <-results:
 			if r.conn != nil || !again {
+				if r.conn != nil {
+					d.unheard.LoadOrStore(ip(r.conn), time.Now())
+				}
 				return r.conn, r.err
 			}
 		case <-ctx.Done():
@@ -79,7 +97,7 @@ func (d *Dialer) begin(network, address string) <-chan dialed {
 func (d *Dialer) race(ctx context.Context, network, address string) dialed {
 	addresses := []string{address}
 	if host, port, err := net.SplitHostPort(address); err == nil && host != "" && strings.HasPrefix(network, "tcp") {
-		ips, err := net.DefaultResolver.LookupHost(ctx, host)
+		ips, err := d.LookupHost(ctx, host)
 		if err != nil {
 			return dialed{nil, &net.OpError{Op: "dial", Net: network, Err: err}}
 		}
@@ -124,6 +142,47 @@ func (d *Dialer) one(ctx context.Context, network, address string, results chan<
 			conn.Close()
 		}
 	}
+}
+
+// ip returns the address of the host that a connection leads to.
+func ip(conn net.Conn) string {
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	return host
+}
+
+// LookupHost returns the addresses of a name, last those of hosts that hang.
+func (d *Dialer) LookupHost(ctx context.Context, name string) ([]string, error) {
+	ips, err := net.DefaultResolver.LookupHost(ctx, name)
+	slices.SortStableFunc(ips, func(a, b string) int { return d.hangs(a) - d.hangs(b) })
+	return ips, err
+}
+
+// hangs returns 1 for a host that has accepted a connection and said nothing, and 0 for others.
+func (d *Dialer) hangs(ip string) int {
+	since, accepts := d.unheard.Load(ip)
+	switch {
+	case accepts && time.Since(since.(time.Time)) > silentFor:
+		d.unheard.Delete(ip)
+	case accepts && time.Since(since.(time.Time)) > answersIn:
+		return 1
+	}
+	return 0
+}
+
+// A heard is a connection that notes that its host answers. Pools look at its socket.
+type heard struct {
+	*net.TCPConn
+	dialer *Dialer
+	ip     string
+}
+
+// Read implements [net.Conn].
+func (c *heard) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	if n > 0 {
+		c.dialer.unheard.Delete(c.ip)
+	}
+	return n, err
 }
 
 // DialTLS returns what dials an address and makes the connection one with TLS, by the configuration at that

@@ -11,11 +11,12 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// Store.test is a name with several addresses in the world that [InWorldOfManyAddresses] makes. All but the
-// last one, as DeadAddress, drop all packets without an answer.
+// Store.test is a name with several addresses in the world that [InWorldOfManyAddresses] makes. The first
+// ones, as DeadAddress, drop all packets without an answer. The last but one accepts connections and hangs.
 const (
 	manyAddresses = "store.test"
 	DeadAddress   = "198.18.9.9"
+	hungAddress   = "198.18.9.2"
 	liveAddress   = "198.18.9.1"
 )
 
@@ -24,6 +25,7 @@ const worldScript = `set -e
 ip link set lo up
 ip link add dead type veth peer name gone
 ip addr add ` + liveAddress + `/24 dev dead
+ip addr add ` + hungAddress + `/24 dev dead
 ip link set dead up
 ip link set gone up
 for a in $DEAD; do ip neigh add $a lladdr 02:00:00:00:00:01 dev dead; done
@@ -45,7 +47,7 @@ func InWorldOfManyAddresses(t *testing.T) bool {
 	}
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	dead, text := []string{DeadAddress, "198.18.9.8", "198.18.9.7"}, "127.0.0.1 localhost\n"
-	for _, a := range append(dead, liveAddress) {
+	for _, a := range append(dead, hungAddress, liveAddress) {
 		text += a + " " + manyAddresses + "\n"
 	}
 	testbed.NoError(t, os.WriteFile(hosts, []byte(text), 0o644))
@@ -67,6 +69,9 @@ func AtManyAddresses(t testing.TB, server string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(server)
 	testbed.NoError(t, err)
+	hung, err := net.Listen("tcp", net.JoinHostPort(hungAddress, port))
+	testbed.NoError(t, err)
+	t.Cleanup(func() { hung.Close() })
 	testbed.NewProxyAt(t, net.JoinHostPort(liveAddress, port), server)
 	return net.JoinHostPort(manyAddresses, port)
 }
