@@ -105,9 +105,6 @@ func parseAddress(address string) (to, socket string, secure bool, err error) {
 	return u.Scheme + "://" + u.Host + strings.TrimSuffix(u.Path, "/"), "", u.Scheme == "https", nil
 }
 
-// maxAnswer is the most that is read of one answer.
-const maxAnswer = 256 << 20
-
 // A transport adds the token to every request, so that the library and its errors never contain it.
 // It removes what the library took from the environment, and bounds answers.
 type transport struct {
@@ -132,7 +129,7 @@ func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			r.URL.RawQuery = q.Encode()
 		}
 	}
-	answer, err := v.Next.RoundTrip(r)
+	answer, err := client.RoundTrip(v.Next, r, q.Has("wait"), v.idle)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +139,5 @@ func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
 		return nil, api.StatusError{Code: status, Body: strings.TrimSpace(string(text))}
 	}
-	answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswer)
 	return answer, nil
 }

@@ -141,3 +141,35 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) {
 	fatal(t, err)
 	drivertest.KeepsLeading(t, led, 20*time.Second)
 }
+
+// through returns a proxy before an agent, and what reads through it within a limit.
+func through(t *testing.T) (proxy *testbed.Proxy, read func(limit time.Duration) error) {
+	proxy = testbed.SharedConsul(t).Proxy(t)
+	d := connect(t, proxy.Addr())
+	return proxy, func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		_, err := d.Read(ctx, nil)
+		return err
+	}
+}
+
+// An agent that is slow may have no place for the next connection.
+func TestALateAnswerCostsNoConnection(t *testing.T) {
+	t.Parallel()
+	proxy, read := through(t)
+	fatal(t, read(time.Minute))
+	proxy.SetTarget("127.0.0.1:1") // nobody is there
+	proxy.Hold(true)
+	if err := read(500 * time.Millisecond); err == nil {
+		t.Fatal("a call is answered through a proxy that holds everything back")
+	}
+	proxy.Hold(false)
+	testbed.Eventually(t, 10*time.Second, "the next call", func() error { return read(time.Second) })
+}
+
+func TestDeadConnectionsCostOneCall(t *testing.T) {
+	t.Parallel()
+	proxy, read := through(t)
+	drivertest.DeadConnectionsCostOneCall(t, proxy, read)
+}

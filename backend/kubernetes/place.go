@@ -1,11 +1,9 @@
 package kubernetes
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -122,7 +120,8 @@ var errKubeconfig = errors.New("kubeconfig: there is none, it cannot be read, it
 	"or it has no such context; try: kubectl get leases")
 
 // A transport makes requests with what is in the files of the Options. They are read again when the API
-// server refuses the token or the certificate, or is not trusted itself: somebody may have replaced them.
+// server refuses the token or the certificate, or is not trusted itself: somebody may have replaced them. An
+// answer is read as a whole: the library would print to stderr that it cannot read one.
 type transport struct {
 	options Options
 	host    string // of the API server, which stays the same
@@ -133,14 +132,21 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := t.WrappedRoundTripper().RoundTrip(r)
+	next, watch := t.WrappedRoundTripper(), r.URL.Query().Has("watch")
+	var answer *http.Response
+	var err error
+	if watch {
+		answer, err = next.RoundTrip(r)
+	} else {
+		answer, err = client.RoundTrip(next, r, false, func() { utilnet.CloseIdleConnectionsFor(next) })
+	}
 	if err == nil && answer.StatusCode == http.StatusUnauthorized ||
 		err != nil && strings.Contains(err.Error(), "tls: ") {
 		if at, err := t.options.place(); err == nil && at.config.Host == t.host {
 			t.use(at.config) // for the next request; if it fails, the last one stays
 		}
 	}
-	if err != nil || r.URL.Query().Has("watch") {
+	if err != nil || watch {
 		return answer, err
 	}
 	if by, ends := r.Context().Deadline(); ends {
@@ -149,12 +155,6 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			answer.Header.Del("Retry-After") // or the library waits for the end of the call
 		}
 	}
-	body, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
-	if err != nil {
-		return nil, err // the library would print to stderr that it cannot read the answer
-	}
-	answer.Body = io.NopCloser(bytes.NewReader(body))
 	return answer, nil
 }
 

@@ -214,15 +214,36 @@ func TestANameWithADeadAddressIsReached(t *testing.T) {
 		return
 	}
 	l := newLab(t, testbed.StartKubernetes(t, testbed.Options{}))
+	b := l.openAt(t, func(server string) string { return drivertest.AtManyAddresses(t, server) })
+	n := newNode(t, b, "n")
+	n.Limit = 5 * time.Second // as of a manager with a TTL of 15 s
+	n.TakesOver("jobs")
+}
+
+// openAt returns a Backend that reaches the API server at the address that at returns.
+func (l *lab) openAt(t *testing.T, at func(server string) string) *Backend {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", l.file)
 	testbed.NoError(t, err)
 	real, err := url.Parse(config.Host)
 	testbed.NoError(t, err)
-	config.Host, config.ServerName = "https://"+drivertest.AtManyAddresses(t, real.Host), real.Hostname()
-
+	config.Host, config.ServerName = "https://"+at(real.Host), real.Hostname()
 	b, err := Open(Options{Config: config, Namespace: l.namespace})
 	testbed.NoError(t, err)
-	n := newNode(t, b, "n")
-	n.Limit = 5 * time.Second // as of a manager with a TTL of 15 s
-	n.TakesOver("jobs")
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestDeadConnectionsCostOneCall(t *testing.T) {
+	var proxy *testbed.Proxy
+	b := sharedLab(t).openAt(t, func(server string) string {
+		proxy = testbed.NewProxy(t, server)
+		return proxy.Addr()
+	})
+	drivertest.DeadConnectionsCostOneCall(t, proxy, func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		_, err := b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+		return err
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,6 +160,32 @@ func KeepsLeading(t testing.TB, led *election.Leadership, d time.Duration) {
 		t.Fatalf("it has ended after %v of %v: %v", time.Since(began), d, context.Cause(led.Context()))
 	case <-time.After(d):
 	}
+}
+
+// DeadConnectionsCostOneCall makes four calls through a proxy at once, so that each has a connection of its
+// own. Then all are dead, as when a firewall has forgotten them: the second call after that must be answered,
+// and not wait on another one of them.
+func DeadConnectionsCostOneCall(t testing.TB, proxy *testbed.Proxy, call func(limit time.Duration) error) {
+	t.Helper()
+	proxy.Hold(true)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { call(time.Minute) })
+	}
+	testbed.Eventually(t, patience, "there are connections", func() error {
+		if n := proxy.Open(); n < 4 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	proxy.Hold(false)
+	all.Wait()
+
+	proxy.Break()
+	if err := call(time.Second); err == nil {
+		t.Error("a dead connection has answered")
+	}
+	testbed.NoError(t, call(10*time.Second))
 }
 
 // StepsDownFirst lets a lead and the others campaign, and cuts a off. It leads until its lease expires, and

@@ -141,6 +141,15 @@ func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 // DelayLogins makes each new connection wait for d, like a server that is slow to let it in.
 func (p *Proxy) DelayLogins(d time.Duration) { p.change(func() { p.login = d }) }
 
+// Break makes the open connections silent, as a firewall does that has forgotten them.
+func (p *Proxy) Break() {
+	p.change(func() {
+		for l := range p.links {
+			l.broken = [2]bool{true, true}
+		}
+	})
+}
+
 // Reset resets all open connections on both sides.
 func (p *Proxy) Reset() {
 	p.change(func() {
