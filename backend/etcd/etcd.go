@@ -36,7 +36,7 @@ func newDriver(o Options) (*driver, error) {
 	case !strings.HasSuffix(string(d.keys), "/"):
 		err = fmt.Errorf("prefix %q does not end in /", d.keys)
 	case o.Client != nil && (len(o.Endpoints) > 0 || o.TLS != nil || login+files != ""):
-		err = errors.New("Endpoints, Username, Password, TLS or its files are set together with Client")
+		err = errors.New("a Client is set together with Endpoints, Username, Password, TLS or its files")
 	case o.Client == nil && len(o.Endpoints) == 0:
 		err = errors.New("no endpoints")
 	case (o.Username == "") != (o.Password == ""):
