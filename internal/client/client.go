@@ -14,19 +14,18 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 )
 
 // TLS returns a configuration with the authorities and the client certificate in PEM files. Each may be "".
-// The certificate is read again at each handshake, so that a renewed one is used; the last one stays while
-// somebody writes its files.
+// The certificate is read again at each handshake; the last one stays while somebody writes its files.
 func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if (certFile == "") != (keyFile == "") {
@@ -59,8 +58,7 @@ func TLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	return config, nil
 }
 
-// Expired returns an error if a client certificate has expired. A server that refuses it says hardly more
-// than that it is bad.
+// Expired returns an error if a client certificate has expired: a server only says that it is bad.
 func Expired(what string, c tls.Certificate) error {
 	if c.Leaf == nil || time.Now().Before(c.Leaf.NotAfter) {
 		return nil
@@ -69,8 +67,7 @@ func Expired(what string, c tls.Certificate) error {
 		c.Leaf.Subject.CommonName, what, c.Leaf.NotAfter.Format(time.RFC3339))
 }
 
-// Fresh returns a function for each handshake, which reads the authorities again from their file, if there is
-// one. The last ones stay while it cannot be read.
+// Fresh returns what reads the authorities again for each handshake. The last ones stay if it cannot.
 func Fresh(config *tls.Config, caFile string) func() *tls.Config {
 	return func() *tls.Config {
 		if config == nil || caFile == "" {
@@ -110,7 +107,8 @@ func ByProxy(to *url.URL) string {
 	if err != nil || proxy == nil {
 		return ""
 	}
-	return fmt.Sprintf("; connections to %s lead through the proxy %s (%s_PROXY in the environment): name the store in NO_PROXY if it can be reached without",
+	return fmt.Sprintf("; connections to %s lead through the proxy %s (%s_PROXY in the environment): "+
+		"name the store in NO_PROXY if it can be reached without",
 		to.Host, clean.Text(proxy.Host, 100, false), strings.ToUpper(to.Scheme))
 }
 
@@ -120,11 +118,8 @@ type Secret struct {
 
 	mu  sync.Mutex
 	now string
-	old []string // earlier values, newest last: the error of a late call may contain one
+	old []string // up to 16 earlier values, newest last: the error of a late call may contain one
 }
-
-// maxOld is how many earlier values are remembered.
-const maxOld = 16
 
 // Get returns the present value.
 func (s *Secret) Get() string {
@@ -138,18 +133,18 @@ func (s *Secret) Set(value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now != "" && s.now != value {
-		s.old = append(s.old[max(0, len(s.old)-maxOld+1):], s.now)
+		s.old = append(s.old[max(0, len(s.old)-15):], s.now)
 	}
 	s.now = value
 }
 
 // ReadAgain reads the value from the file where somebody may have replaced it, if there is one, and reports
-// whether it is another one. What cannot be read, is empty or has several lines, as while it is being
-// written, is not used, unless it may have them.
+// whether it is another one. What is empty, or has several lines and may not, is just being written.
 func (s *Secret) ReadAgain(file string) bool {
 	content, err := os.ReadFile(file)
 	now := strings.Trim(string(content), "\r\n") // a DSN may have a blank line before it
-	if err != nil || strings.TrimSpace(now) == "" || !s.Lines && strings.Contains(now, "\n") || now == s.Get() {
+	partly := strings.TrimSpace(now) == "" || !s.Lines && strings.Contains(now, "\n")
+	if err != nil || partly || now == s.Get() {
 		return false
 	}
 	s.Set(now)
@@ -164,30 +159,25 @@ func (s *Secret) All() []string {
 }
 
 // Name returns the name of a connection, for people who look at the server: this package's, and that of the
-// program. It has up to 60 letters, digits and characters of "-_./", so that it fits any server.
+// program. It has up to 60 letters, digits and characters of "-_./", which fits any server.
 func Name() string {
-	program := strings.Map(func(r rune) rune {
-		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r)) {
-			return r
-		}
-		return '_'
-	}, filepath.Base(os.Args[0]))
+	program := regexp.MustCompile(`[^a-zA-Z0-9._-]`).ReplaceAllString(filepath.Base(os.Args[0]), "_")
 	return "go-election/" + program[:min(len(program), 48)]
 }
 
 // Connections describes how many connections each process has while nothing happens, and at most, how many
 // processes were seen, and how many connections the server has left for their account, of how many.
 func Connections(idle, most, processes, left, of int) backend.Diagnostic {
-	warning, advice := left < processes+most, ""
+	text := "each process has %d, and up to %d for a moment; processes seen lately: %d. " +
+		"The server has %d left of %d"
+	warning := left < processes+most
 	if warning {
-		advice = ". That is little: a busy moment or a few more processes fill it"
+		text += ". That is little: a busy moment or a few more processes fill it"
 	}
-	return clean.Diagnosticf(warning, "connections", "each process has %d, and up to %d for a moment; processes seen lately: %d. The server has %d left of %d%s",
-		idle, most, processes, left, of, advice)
+	return clean.Diagnosticf(warning, "connections", text, idle, most, processes, left, of)
 }
 
-// PoolBusy completes the error of a call that has found no connection: the program's pool may have none left.
-// The pool has no limit if most is 0.
+// PoolBusy completes the error of a call that has found no connection. A pool without a limit has most 0.
 func PoolBusy(used, most int, err error) error {
 	if most == 0 || used < most {
 		return err

@@ -68,7 +68,7 @@ func (d *Dialer) DialSocket(ctx context.Context, network, address string) (net.C
 				return r.conn, r.err
 			}
 		case <-ctx.Done():
-			d.left.Store(key, results) // for the next call; if two have left one, the first one's is for nobody
+			d.left.Store(key, results) // for the next call; of two that were left, the first is for nobody
 			return nil, fmt.Errorf("dial %s %s: %w", network, address, ctx.Err())
 		}
 	}
@@ -96,14 +96,13 @@ func (d *Dialer) begin(network, address string) <-chan dialed {
 // race dials all addresses of a name, and returns the first connection, or the first error if there is none.
 func (d *Dialer) race(ctx context.Context, network, address string) dialed {
 	addresses := []string{address}
-	if host, port, err := net.SplitHostPort(address); err == nil && host != "" && strings.HasPrefix(network, "tcp") {
-		ips, err := d.LookupHost(ctx, host)
-		if err != nil {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && host != "" && strings.HasPrefix(network, "tcp") {
+		if addresses, err = d.LookupHost(ctx, host); err != nil {
 			return dialed{nil, &net.OpError{Op: "dial", Net: network, Err: err}}
 		}
-		addresses = addresses[:0]
-		for _, ip := range ips {
-			addresses = append(addresses, net.JoinHostPort(ip, port))
+		for i, ip := range addresses {
+			addresses[i] = net.JoinHostPort(ip, port)
 		}
 	}
 
@@ -187,7 +186,7 @@ func (c *heard) Read(p []byte) (int, error) {
 
 // DialTLS returns what dials an address and makes the connection one with TLS, by the configuration at that
 // moment. If that is nil, the connection stays without.
-func (d *Dialer) DialTLS(config func() *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (d *Dialer) DialTLS(config func() *tls.Config) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := d.DialContext(ctx, network, address)
 		if t := config(); err == nil && t != nil {
@@ -197,12 +196,10 @@ func (d *Dialer) DialTLS(config func() *tls.Config) func(ctx context.Context, ne
 	}
 }
 
-// handshakeLimit is how long a server may take for a handshake at most. The context in which net/http dials
-// has no end.
+// handshakeLimit is how long a handshake may take. The context in which net/http dials has no end.
 const handshakeLimit = 10 * time.Second
 
-// Handshake makes a connection to an address one with TLS. Without a ServerName in the configuration the
-// server must be the host of the address.
+// Handshake makes a connection one with TLS. Without a ServerName the server must be the host of the address.
 func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, address string) (net.Conn, error) {
 	if config.ServerName == "" && !config.InsecureSkipVerify {
 		config = config.Clone()

@@ -48,13 +48,10 @@ type Conn[C any] struct {
 const (
 	openLimit  = 15 * time.Second // of one Open
 	openSoon   = 3 * time.Second  // one that takes longer may hang, and others can be opened meanwhile
-	openAtOnce = 2                // a server that is slow since it has too many logins to do gets no more of them
+	openAtOnce = 2                // a server that is slow for too many logins gets no more of them
 	openAgain  = 5 * time.Second  // after a successor could not be opened
 	idleLimit  = 10 * time.Second // after which one of several that are idle is closed
 )
-
-// errClosed is the error of a Pool that was closed.
-var errClosed = errors.New("the connections are closed")
 
 // Take returns an idle connection, or opens one. While another call uses the only one, Take waits for that,
 // unless more is set: then it opens another one, up to Most, one after the other. If none can be opened, it
@@ -80,7 +77,7 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 	for failures := p.failures; ; p.changed.Wait() {
 		switch last := len(p.idle) - 1; {
 		case p.closed:
-			return nil, errClosed
+			return nil, errors.New("the connections are closed")
 		case ctx.Err() != nil && p.failures > failures:
 			return nil, p.failed
 		case ctx.Err() != nil: // open none for nobody
@@ -191,15 +188,13 @@ func (p *Pool[C]) Watch(ctx context.Context, f func(context.Context, C) error) e
 	for {
 		p.mu.Lock()
 		c, err := p.take(ctx, 1, func() bool { return p.waiting == 0 })
-		within, stop := context.WithCancel(ctx)
-		if err == nil {
-			p.stop = stop
-		}
-		p.mu.Unlock()
 		if err != nil {
-			stop()
+			p.mu.Unlock()
 			return err
 		}
+		within, stop := context.WithCancel(ctx)
+		p.stop = stop
+		p.mu.Unlock()
 
 		err = f(within, c.C)
 		stopped := err != nil && err == within.Err()

@@ -7,7 +7,7 @@ import (
 
 const (
 	copies   = 3               // of a message, at most
-	lateness = 2 * time.Second // how long a connection may answer after the end of a call; or else it is closed
+	lateness = 2 * time.Second // how long after the end of a call a connection may answer; then it is closed
 	longest  = time.Minute     // of a call that names no end
 )
 
@@ -33,8 +33,7 @@ func Send[C, A any](ctx, end context.Context, p *Pool[C],
 	if !ok {
 		by = time.Now().Add(longest)
 	}
-	late := time.NewTicker(max(1, time.Until(by)/copies))
-	defer late.Stop()
+	late := time.Tick(max(1, time.Until(by)/copies))
 
 	outcomes := make(chan outcome, copies)
 	sendCopy := func(again bool) {
@@ -62,7 +61,7 @@ func Send[C, A any](ctx, end context.Context, p *Pool[C],
 			if o.err == nil || isFinal(o.err) || ended == copies && ctx.Err() == nil {
 				return o.answer, o.err
 			}
-		case <-late.C:
+		case <-late:
 		case <-ctx.Done():
 			return answer, context.Cause(ctx)
 		}
