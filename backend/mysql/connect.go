@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,18 +16,18 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/client"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 const (
-	maxConns     = 3                // of one Backend, besides one for notifications: one, unless that is slow
-	minPool      = 2                // of the program's pool: one is kept, and one waits while others do not need it
-	connLifetime = 30 * time.Second // those of calls follow a DNS name or a proxy that has moved
-	ioTimeout    = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
-	loginLimit   = 15 * time.Second // for an answer, if the user set less: a server looks up the client's name before its first one
+	maxConns      = 3                // of one Backend, besides one that waits: one, unless that is slow
+	minPool       = 2                // of the program's pool: one is kept, and another one waits
+	connLifetime  = 30 * time.Second // those of calls follow a DNS name or a proxy that has moved
+	ioTimeout     = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
+	loginLimit    = 15 * time.Second // for an answer: a server looks up the client's name before the first
+	blockedWithin = 2 * time.Second  // see blocked
+	schemaHint    = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 )
-
-// schemaHint is part of an error about a missing schema name.
-const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 
 // openPool makes the pool, which dials when it is used.
 func (d *driver) openPool(o Options) (err error) {
@@ -36,35 +35,36 @@ func (d *driver) openPool(o Options) (err error) {
 	if o.DB != nil {
 		d.db = o.DB
 		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < minPool {
-			return fmt.Errorf("the DB may open %d connections; it must be at least %d, since one is kept", most, minPool)
+			return fmt.Errorf("the DB may open %d connections; it needs %d, since one is kept", most, minPool)
 		}
 		return nil
 	}
 	config := o.Config
 	if config == nil {
 		if config, err = parse(o.DSN); err != nil {
-			return errors.New(dsnProblem(err))
+			return dsnError(err)
 		}
 	}
 	if d.Table.Schema = cmp.Or(o.Schema, config.DBName); d.Table.Schema == "" {
-		return fmt.Errorf("no schema is named: %s", schemaHint)
+		return errors.New("no schema is named: " + schemaHint)
 	}
 	d.Password.Set(config.Passwd)
-	d.account = account(config.User, "%")
 	c := config.Clone()
-	if c.Net == "tcp" {
+	c.Timeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
+	c.ReadTimeout = max(c.ReadTimeout, loginLimit)
+	if c.Net = cmp.Or(c.Net, "tcp"); c.Net == "tcp" {
 		c.Addr = withPort(cmp.Or(c.Addr, "127.0.0.1"))
+		if c.DialFunc == nil {
+			c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
+		}
 	}
-	d.Location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, cmp.Or(c.Addr, "127.0.0.1:3306"))
-	c.MultiStatements, c.InterpolateParams, c.RejectReadOnly = true, true, false // reading detects a read-only server
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), max(c.ReadTimeout, loginLimit), cmp.Or(c.WriteTimeout, ioTimeout)
-	if c.Net == "tcp" && c.DialFunc == nil {
-		c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
-	}
+	d.Location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, c.Addr)
+	c.MultiStatements, c.InterpolateParams = true, true
+	c.RejectReadOnly = false      // reading detects a read-only server
 	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
 	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
 	if !strings.Contains(c.ConnectionAttributes, "program_name:") {
-		c.ConnectionAttributes = strings.TrimPrefix(c.ConnectionAttributes+",program_name:"+client.Name(), ",")
+		c.ConnectionAttributes = strings.Trim(c.ConnectionAttributes+",program_name:"+client.Name(), ",")
 	}
 	c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
 		content, err := os.ReadFile(o.DSNFile)
@@ -76,7 +76,7 @@ func (d *driver) openPool(o Options) (err error) {
 	}))
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return errors.New(dsnProblem(err))
+		return dsnError(err)
 	}
 	d.db, d.ownDB = sql.OpenDB(connector), true
 	return nil
@@ -101,13 +101,14 @@ func withPort(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// dsnProblem describes the driver's error without the password. Most of its errors quote
-// parts of the DSN, which include the password if an @ or a slash is missing.
-func dsnProblem(err error) string {
-	if s := err.Error(); strings.HasPrefix(s, "invalid DSN:") {
-		return s
+// dsnError is an error of the driver without the password. Most of its errors quote parts of the DSN, which
+// include the password if an @ or a slash is missing.
+func dsnError(err error) error {
+	if strings.HasPrefix(err.Error(), "invalid DSN:") {
+		return err
 	}
-	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
+	return errors.New("the DSN or Config cannot be used (it is not shown, it may hold a password); " +
+		"the form is user:password@tcp(host:3306)/schema?tls=true")
 }
 
 // A conn is a connection whose session is set up. It never goes back to a pool of the user's.
@@ -130,13 +131,12 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	return c, err
 }
 
-// openForCall opens a connection for calls. If the server has no place, the connection that waits for
-// notifications gives up its own.
+// openForCall opens a connection for calls. If the server has no place, the one that waits gives up its own.
 func (d *driver) openForCall(ctx context.Context) (conn, error) {
 	c, err := d.open(ctx, false)
 	for gave := false; is(err, full...) && (gave || d.notifier.giveWay()); gave = true {
 		select {
-		case <-time.After(openPause): // the server takes a moment to see that a connection has ended
+		case <-time.After(200 * time.Millisecond): // it takes the server a moment to see that
 			c, err = d.open(ctx, false)
 		case <-ctx.Done():
 			return c, err
@@ -145,29 +145,21 @@ func (d *driver) openForCall(ctx context.Context) (conn, error) {
 	return c, err
 }
 
-// full are the errors of a server, or of an account, that has no place for another connection.
-var full = []uint16{1040, 1203, 1226}
-
-// openPause is between two attempts to open a connection when another one has given up its place.
-const openPause = 200 * time.Millisecond
-
-// setUp sets up the session of a connection in one message. One that waits for notifications has no limit of
-// the running time, which would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
+// setUp sets up the session of a connection in one message. One that waits has no limit of the running time,
+// which would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 func (d *driver) setUp(ctx context.Context, c conn, waits bool) error {
 	limit := 3
 	if waits {
 		limit = 0
 	}
-	texts := []string{fmt.Sprintf(sessionSQL, limit*1000, limit), uidSQL}
-	if !d.ownDB {
-		texts = slices.Insert(texts, 0, endTransactionSQL)
-	}
+	texts := []string{endTransactionSQL, fmt.Sprintf(sessionSQL, limit*1000, limit), uidSQL}
 	if schema := d.Settled().Schema; schema != "" {
-		texts = append(texts, "USE "+quoted(schema)) // MySQL evaluates JSON_TABLE only if some schema is selected
+		texts = append(texts, "USE "+relational.Quoted(schema, "`")) // or MySQL evaluates no JSON_TABLE
 	}
 	_, err := c.rows(ctx, texts...)
 	if !d.ownDB && is(err, errSyntax) {
-		return fmt.Errorf("%w: the DB must be opened with multiStatements=true, since a change is one message: %v", backend.ErrDenied, err)
+		err = fmt.Errorf("%w: the DB must be opened with multiStatements=true, "+
+			"since a change is one message: %v", backend.ErrDenied, err)
 	}
 	return err
 }
@@ -176,20 +168,21 @@ func (d *driver) setUp(ctx context.Context, c conn, waits bool) error {
 // the snapshot is old, and autocommit=1 would commit it.
 const endTransactionSQL = "ROLLBACK AND NO CHAIN NO RELEASE;\nUNLOCK TABLES"
 
-// sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say.
-// See docs/design/mysql.md, "Connections". A statement waits for a lock for a second at most, so that it ends
-// soon after its client has given up. timestamp=DEFAULT undoes a frozen clock. A transaction that a client
-// leaves open ends with its connection. A leader with the greatest TTL is silent for 100 s, and keeps its
-// connection (wait_timeout). Each text names its character set, since that of the connection may be any.
-// Errors are in English, since hints depend on which right one names.
-const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1, time_zone=_utf8mb4'+00:00', timestamp=DEFAULT, completion_type=0,
- sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=300,
- sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615 /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
- /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d, tmp_disk_table_size=18446744073709551615 */`
+// sessionSQL sets all session variables that matter, whatever the server, its init_connect or the DSN say:
+// see docs/design/mysql.md, "Connections". A statement waits for a lock for a second at most, so that it ends
+// soon after its client has given up. A leader with the greatest TTL is silent for 100 s (wait_timeout). Each
+// text names its character set, since that of the connection may be any. Hints depend on English errors.
+const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1, time_zone=_utf8mb4'+00:00',
+ timestamp=DEFAULT, completion_type=0,
+ sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
+ innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=300,
+ sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615
+ /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
+ /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d,
+ tmp_disk_table_size=18446744073709551615 */`
 
-// query sends statements in one message, and returns the rows of all results. The server has the whole
-// message before it begins, so it never waits for this process while it holds a lock. A second copy of a
-// message has no effect ([client.Send]): all changes are conditional.
+// query sends statements in one message, so that the server never waits for this process while it holds a
+// lock, and returns all rows. A second copy has no effect ([client.Send]): all changes are conditional.
 func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -205,7 +198,7 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 		rows, err = c.rows(within, statements...)
 		return rows, err != nil, err
 	}
-	rows, err := client.Send(ctx, d.notifier.ctx, &d.conns, sendCopy, isFinal)
+	rows, err := client.Send(ctx, d.Context, &d.conns, sendCopy, isFinal)
 	switch {
 	case is(err, errLockTimeout) || errors.Is(err, errBlocked):
 		return nil, fmt.Errorf("%w: another session keeps the table %s, or rows of it, locked; "+
@@ -222,10 +215,9 @@ func isFinal(err error) bool {
 	return code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err)
 }
 
-// Query sends statements about another table in one message, on a connection of this Backend's own, and
-// returns the rows of all results. The session is in UTC, in strict mode, and at READ COMMITTED. A message
-// may reach the server twice, so that statements must mean the same the second time. Package mysqltable uses
-// it.
+// Query sends statements about another table in one message, for package mysqltable, and returns all rows.
+// The session is in UTC, in strict mode, and at READ COMMITTED. A message may arrive twice, and must do
+// nothing then.
 func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, error) {
 	if err := b.Enter(""); err != nil {
 		return nil, err
@@ -239,8 +231,6 @@ func (b *Backend) Query(ctx context.Context, statements ...string) ([][][]byte, 
 
 var errBlocked = errors.New("a statement waits")
 
-const blockedWithin = 2 * time.Second
-
 // blocked reports whether a statement of this account waits for the table, or for a backup's lock, also to
 // commit. It asks on a connection beside the one that may wait.
 func (d *driver) blocked(ctx context.Context) bool {
@@ -248,10 +238,11 @@ func (d *driver) blocked(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	within, cancel := context.WithTimeout(d.notifier.ctx, blockedWithin) // it may outlast the call, as all do
+	within, cancel := context.WithTimeout(d.Context, blockedWithin) // it may outlast the call, as all do
 	defer cancel()
-	rows, err := c.C.rows(within, "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for % lock'"+
-		" AND (INFO LIKE '%"+d.Table.Prefix+"\\_item%' OR INFO = 'COMMIT') AND ID <> CONNECTION_ID() LIMIT 1")
+	rows, err := c.C.rows(within, `SELECT 1 FROM information_schema.PROCESSLIST
+ WHERE STATE LIKE 'Waiting for % lock' AND (INFO LIKE '%`+d.Table.Prefix+`\_item%' OR INFO = 'COMMIT')
+ AND ID <> CONNECTION_ID() LIMIT 1`)
 	d.conns.Give(c, err != nil)
 	return err == nil && len(rows) > 0
 }
@@ -265,18 +256,16 @@ func (c conn) rows(ctx context.Context, statements ...string) (all [][][]byte, e
 	defer rows.Close()
 	for more := true; more; more = rows.NextResultSet() {
 		columns, err := rows.Columns()
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() {
+		for err == nil && rows.Next() {
 			row, into := make([][]byte, len(columns)), make([]any, len(columns))
 			for i := range row {
 				into[i] = &row[i]
 			}
-			if err := rows.Scan(into...); err != nil {
-				return nil, err
-			}
+			err = rows.Scan(into...)
 			all = append(all, row)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return all, rows.Err()

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
@@ -27,17 +26,14 @@ type driver struct {
 	ownDB    bool
 	conns    client.Pool[conn]
 	notifier notifier
-
-	account string // of the DSN, as statements have it
 }
 
 var _ lease.Listener = (*driver)(nil)
 
 const minTTL = 500 * time.Millisecond
 
-// Close implements [lease.Driver].
 func (d *driver) Close() error {
-	d.notifier.cancel()
+	d.End()
 	d.notifier.pending.Wait() // at most notifyWithin: a last release is news, too
 	d.conns.End()
 	if d.ownDB {
@@ -46,27 +42,27 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// Moved implements [relational.Dialect]. The connection that waits, and idle ones of the program's pool, may
-// lead to the former server, too.
+// Moved implements [relational.Dialect], also for the connection that waits and idle ones of the program.
 func (d *driver) Moved() {
 	d.conns.Moved()
 	d.notifier.giveWay()
 	if !d.ownDB {
-		client.CloseIdle(d.notifier.ctx, d.db)
+		client.CloseIdle(d.Context, d.db)
 	}
 }
 
 func (d *driver) ReadRows(ctx context.Context, keys [][2]string, count bool) (relational.Answer, error) {
-	return d.reading(ctx, readSQL, keys, "{count}", strconv.FormatBool(count))
+	return d.reading(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
 }
 
-func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, limit int) (relational.Answer, error) {
-	return d.reading(ctx, listSQL, nil, "{count}", "false", "{kind}", string(kind), "{from}", hex.EncodeToString([]byte(from)), "{limit}", strconv.Itoa(limit))
+func (d *driver) ListRows(ctx context.Context, k lease.Kind, from string, n int) (relational.Answer, error) {
+	return d.reading(ctx, d.statement(listSQL, nil, "{count}", "false", "{kind}", string(k),
+		"{from}", hex.EncodeToString([]byte(from)), "{limit}", strconv.Itoa(n)))
 }
 
 // reading runs a statement that begins with headSQL.
-func (d *driver) reading(ctx context.Context, text string, data any, more ...string) (a relational.Answer, err error) {
-	rows, err := d.query(ctx, d.statement(text, data, more...))
+func (d *driver) reading(ctx context.Context, statement string) (a relational.Answer, err error) {
+	rows, err := d.query(ctx, statement)
 	if err != nil {
 		return a, err
 	}
@@ -78,34 +74,15 @@ func (d *driver) reading(ctx context.Context, text string, data any, more ...str
 	if strings.HasSuffix(string(head[3]), noPlace) {
 		return a, errEngine
 	}
-	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Records: int64(number(head[5]))}
-	a.Items = func(_ uint64, decode relational.Decode) []lease.Item {
-		items := make([]lease.Item, 0, len(rows)-1)
-		for _, row := range rows[1:] {
-			items = append(items, d.item(row, decode))
-		}
-		return items
-	}
+	a = relational.Answer{Server: string(head[3]), Origin: string(head[2]), Rows: rows[1:]}
+	a.Records = int64(number(head[5]))
 	return a, nil
-}
-
-// errEngine is the error of a table that somebody has altered.
-var errEngine = fmt.Errorf("%w: the engine of the table is not InnoDB, and others keep no row locked, so that two processes could lead; an administrator can alter it: ALTER TABLE … ENGINE=InnoDB", backend.ErrDenied)
-
-// item returns a row of itemSQL. The text of its column version has a hash, which shows whether somebody else
-// than this package has written the row.
-func (d *driver) item(row [][]byte, decode relational.Decode) lease.Item {
-	k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
-	it := lease.Item{Key: k, Version: string(row[3]), Created: string(row[4]), Value: decode(k, row[2])}
-	random, _, _ := strings.Cut(it.Version, "-")
-	it.Edited = it.Version != d.Version(random, k, string(row[2]))
-	it.Age = time.Duration(min(number(row[5]), relational.MaxAge)) * time.Microsecond
-	return it
 }
 
 // Version implements [relational.Dialect]. A transaction is a random text: see versionSQL and writtenSQL.
 func (*driver) Version(random string, k lease.Key, value string) string {
-	return random + "-" + shortHash(random+"\n"+string(k.Kind)+"\n"+k.Name+"\n"+value) + "." + shortHash(value)
+	written := strings.Join([]string{random, string(k.Kind), k.Name, value}, "\n")
+	return random + "-" + shortHash(written) + "." + shortHash(value)
 }
 
 // shortHash is what LEFT(SHA2(text, 256), 12) returns.
@@ -126,14 +103,16 @@ func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
 
 func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
 	statements := []string{"START TRANSACTION", d.statement(changesSQL, b.Rows)}
-	for _, s := range []struct {
-		needed bool
-		text   string
-	}{{b.Inserts, lockSQL}, {true, compareSQL}, {b.Updates, updateSQL}, {b.Deletes, deleteSQL}, {b.Inserts, insertSQL}} {
-		if s.needed {
-			statements = append(statements, d.statement(s.text, nil, "{epoch}", literal(b.Epoch)))
+	add := func(needed bool, text string) {
+		if needed {
+			statements = append(statements, d.statement(text, nil, "{epoch}", literal(b.Epoch)))
 		}
 	}
+	add(b.Inserts, lockSQL)
+	add(true, compareSQL)
+	add(b.Updates, updateSQL)
+	add(b.Deletes, deleteSQL)
+	add(b.Inserts, insertSQL)
 	rows, err := d.query(ctx, append(statements, "COMMIT", d.statement(resultSQL, b.Verify))...)
 	if err != nil {
 		return c, err

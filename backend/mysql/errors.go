@@ -14,7 +14,12 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
+var (
+	errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced",
+		backend.ErrUnavailable)
+	errEngine = fmt.Errorf("%w: the engine of the table is not InnoDB; others keep no row locked, so two "+
+		"processes could lead; an administrator can alter it: ALTER TABLE … ENGINE=InnoDB", backend.ErrDenied)
+)
 
 // Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
 const (
@@ -25,7 +30,6 @@ const (
 	errDuplicate     = 1062
 	errSyntax        = 1064
 	errNoTable       = 1146
-	errNoKey         = 1176
 	errLockTimeout   = 1205
 	errDeadlock      = 1213
 	errInterrupted   = 1317
@@ -33,17 +37,16 @@ const (
 	errInsecure      = 3159
 )
 
-// readOnly are the errors of a server that has become read-only.
-var readOnly = []uint16{1290, 1792, 1836}
-
-// Errors about missing rights: to tables, and of those who log in, perhaps to a schema (1044).
+// Errors of a server that is read-only, or has no place for another connection, and about missing rights: to
+// tables, and of those who log in, perhaps to a schema (1044).
 var (
+	readOnly    = []uint16{1290, 1792, 1836}
+	full        = []uint16{1040, 1203, 1226}
 	tableRights = []uint16{1142, 1143, 1227, 1370, 1410}
 	rights      = append([]uint16{1044, 1045, 1251, 1698, 1820, 1862, 3118, 4151}, tableRights...)
 )
 
-// Errors about which an administrator must act, by class of their SQLSTATE and, if that says nothing, by
-// number.
+// Errors about which an administrator must act, by class of their SQLSTATE or, if that says nothing, number.
 var (
 	deniedClasses = []string{
 		"21", "22", "42", // another table, another server, or variables that the DSN sets
@@ -51,9 +54,8 @@ var (
 		"28", "3D", // the login, and no schema
 	}
 	deniedCodes = slices.Concat([]uint16{
-		errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, 1812, 1814, 1932, // no table, or another one
-		errSyntax,              // another server
-		1193,                   // variables that the DSN sets
+		errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, 1812, 1814, 1932, // no table, or another
+		errSyntax, 1193, // another server, or variables that the DSN sets
 		1129, 1130, 1275, 1524, // the host, and how it logs in
 		1021, 1026, 1030, 1034, 1036, 1114, 1194, 1195, 1874, 1881, // the disk, and a damaged table or server
 		1267, 1270, 1271, 1366, // text
@@ -61,8 +63,7 @@ var (
 		1153, errInsecure, errStatementLog, 3098, // settings of the server
 	}, rights)
 
-	// These are of such a class, and go away by themselves: another process has made the row, or a limit of
-	// the account or server is reached.
+	// These are of such a class, and go away: another process has made the row, or a limit is reached.
 	transient = []uint16{1022, errDuplicate, 1586, 1203, 1226, 1461}
 )
 
@@ -77,7 +78,7 @@ func code(err error) uint16 {
 func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
 
 func (*driver) Fault(err error) relational.Fault {
-	soon := is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged) // somebody has just made the row, or holds it
+	soon := is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged) // somebody has the row, or made it
 	return relational.Fault{
 		Denied:      isDenied(err),
 		MayNotWrite: is(err, rights...),
@@ -90,24 +91,24 @@ func (*driver) Fault(err error) relational.Fault {
 // isDenied reports whether an administrator must act.
 func isDenied(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number != 0 {
-		return slices.Contains(deniedCodes, e.Number) || slices.Contains(deniedClasses, string(e.SQLState[:2])) && !slices.Contains(transient, e.Number)
+		class := slices.Contains(deniedClasses, string(e.SQLState[:2]))
+		return class && !slices.Contains(transient, e.Number) || slices.Contains(deniedCodes, e.Number)
 	}
-	for _, e := range []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
+	return slices.ContainsFunc(deniedLogins, func(e error) bool { return errors.Is(err, e) }) ||
+		err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
 }
+
+// deniedLogins are errors of this process.
+var deniedLogins = []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword,
+	mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS}
 
 // deniedLogin is the text of error 1044, which names the account, and mostly the database, in any language
 // that the server has before a session is set up: a name begins after no letter, as in "l'utilisateur", or
-// after a Chinese one, and MySQL's French host with an @. That of error 1045 has the host that the server
-// saw.
+// after a Chinese one, and MySQL's French host with an @. Error 1045 has the host that the server saw.
 var deniedLogin = regexp.MustCompile(`(?:^|\P{Latin})'(.*)'@'@?([^']*)'(?:.*?'(.*)')?`)
 
 func (d *driver) Hint(err error, s *relational.Survey) string {
-	who, table := cmp.Or(s.Account, d.account, placeholderAccount), d.Settled()
+	who, table := cmp.Or(s.Account, placeholderAccount), d.Settled()
 	if m := deniedLogin.FindStringSubmatch(err.Error()); m != nil && is(err, 1044) {
 		who = account(m[1], m[2])
 		if table.Schema == "" && isPlain(m[3]) {
@@ -115,31 +116,35 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 		}
 	}
 	const make = "; an account that may CREATE makes the table by \"elect schema --apply\""
+	lacks := func(r string) bool { return is(err, 1142) && strings.Contains(err.Error(), r+" command") }
 	switch {
 	case is(err, errNoTable):
 		return s.Elsewhere(table) + make + ", or with this: " + createSQL(table)
-	case is(err, 1044) || is(err, 1142) && strings.Contains(err.Error(), "SELECT command"): // whether the table exists is not known: only a GRANT with CREATE needs none
+	case is(err, 1044) || lacks("SELECT"): // there may be no table, and only a GRANT with CREATE needs none
 		return s.Elsewhere(table) + make + grantHint(makerRights, table, who)
 	case is(err, errNoSchema):
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
 		return "; name the schema: " + schemaHint
-	case is(err, errUnknownColumn, errNoKey):
+	case is(err, errUnknownColumn, 1176): // or key
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
-		return "; user, password or host are wrong, the account or the server wants TLS (tls=true in the DSN), or an anonymous account (''@'localhost', which an administrator can drop) hides the user's"
+		return "; user, password or host are wrong, the account or the server wants TLS (tls=true in the " +
+			"DSN), or an anonymous account (''@'localhost', which an administrator can drop) hides the user's"
 	case is(err, errSyntax, 1305):
-		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later, and the table the one that \"elect schema\" prints"
+		return "; the server must be MySQL 8.0 or MariaDB 10.6, or later, and the table the one " +
+			"that \"elect schema\" prints"
 	case is(err, 1153):
 		return "; the server's max_allowed_packet must be at least 1048576"
 	case is(err, errInsecure):
 		return "; set tls=true in the DSN"
-	case is(err, 1142) && strings.Contains(err.Error(), "CREATE command"):
+	case lacks("CREATE"):
 		return grantHint(makerRights, table, who)
 	case is(err, tableRights...):
 		return grantHint(memberRights, table, who)
 	case is(err, errStatementLog):
-		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
+		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: " +
+			"SET GLOBAL binlog_format = 'ROW';"
 	}
 	return ""
 }

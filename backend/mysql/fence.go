@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -14,15 +15,13 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// ErrFenced is the error of [Fence.Do] after it has rolled a transaction back because the
-// term is not, or no longer, that of the leader, or may not be. A newer leader may have written.
+// ErrFenced is the error of [Fence.Do] after it has rolled a transaction back because the term is not, or no
+// longer, that of the leader, or may not be. A newer leader may have written.
 var ErrFenced = errors.New("fenced: this term is not that of the leader")
 
-// A Fence runs transactions on the user's own tables, in the server that keeps the leases.
-// They commit only if no later term has been granted. The zero value fits the default table.
-//
-// A fence does what a lease cannot: a process that was stopped for a minute between checking
-// its lease and writing does not write.
+// A Fence runs transactions on the user's own tables, in the server that keeps the leases. They commit only
+// if no later term has been granted. The zero value fits the default table. A fence does what a lease cannot:
+// a process that was stopped for a minute between checking its lease and writing does not write.
 //
 //	err := mysql.Fence{}.Do(ctx, db, "billing", lead.Term, func(tx *sql.Tx) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE account SET …")
@@ -37,47 +36,47 @@ type Fence struct {
 	// connection, which takes two requests more.
 	Schema, Prefix string
 
-	// Hold bounds how long a client that stops between the fence and COMMIT keeps a
-	// successor from being elected: then the server rolls back and closes the
-	// connection. Whole seconds, at least one. Default: 3 s.
+	// Hold bounds how long a client that stops between the fence and COMMIT keeps a successor from being
+	// elected: then the server rolls back and closes the connection. Whole seconds. Default: 3 s.
 	Hold time.Duration
 }
 
 // The fence locks the row of the record, which renewals do not write. It uses LOCK IN SHARE MODE, since FOR
-// SHARE takes no lock on MariaDB 10.11 (measured). Names are hexadecimal, X'7265636f7264' is
-// record: what the program's connection was told of character sets and limits does not matter.
+// SHARE takes no lock on MariaDB 10.11 (measured). Names are hexadecimal, X'7265636f7264' is record: what the
+// connection was told of character sets and limits does not matter.
 const (
-	limitHoldSQL = `SET @go_election_idle = @@SESSION.wait_timeout, @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
+	limitHoldSQL = `SET @go_election_idle = @@SESSION.wait_timeout,
+ @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
  @go_election_results = @@SESSION.character_set_results, @go_election_text = @@SESSION.collation_connection,
  @go_election_big = @@SESSION.sql_big_selects, @go_election_rows = @@SESSION.sql_select_limit,
- SESSION wait_timeout = %[1]d, SESSION innodb_lock_wait_timeout = %[1]d, SESSION character_set_results = utf8mb4, SESSION collation_connection = utf8mb4_bin,
+ SESSION wait_timeout = %[1]d, SESSION innodb_lock_wait_timeout = %[1]d,
+ SESSION character_set_results = utf8mb4, SESSION collation_connection = utf8mb4_bin,
  SESSION sql_big_selects = 1, SESSION sql_select_limit = 1000`
-	fenceSQL         = `SELECT value FROM {table} WHERE kind = X'7265636f7264' AND name = X'%x' LOCK IN SHARE MODE`
-	restoreLimitsSQL = `SET SESSION wait_timeout = @go_election_idle, SESSION innodb_lock_wait_timeout = @go_election_lock,
- SESSION character_set_results = @go_election_results, SESSION collation_connection = @go_election_text, SESSION sql_big_selects = @go_election_big, SESSION sql_select_limit = @go_election_rows`
+
+	fenceSQL = `SELECT value FROM {table} WHERE kind = X'7265636f7264' AND name = X'%x' LOCK IN SHARE MODE`
+
+	restoreLimitsSQL = `SET SESSION wait_timeout = @go_election_idle,
+ SESSION innodb_lock_wait_timeout = @go_election_lock,
+ SESSION character_set_results = @go_election_results, SESSION collation_connection = @go_election_text,
+ SESSION sql_big_selects = @go_election_big, SESSION sql_select_limit = @go_election_rows`
 )
 
-// Do runs work in a transaction on a connection of db, and commits it if term is still that
-// of the leader. Otherwise it rolls back and returns [ErrFenced]. If work returns an
-// error, Do rolls back and returns that error. As with any COMMIT, another error may mean
-// that it is not known whether the transaction was committed.
+// Do runs work in a transaction on a connection of db, and commits it if term is still that of the leader.
+// Otherwise it rolls back and returns [ErrFenced], or the error of work. As with any COMMIT, another error
+// may mean that it is not known whether the transaction was committed.
 //
-// The check is the last statement before COMMIT, and locks: until the commit is done, no later
-// term can be granted. work may take any time. It must not commit, or change the time limits
-// of the session.
-func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64, work func(*sql.Tx) error) error {
-	t, err := newTable(f.Schema, f.Prefix)
-	if f.Hold == 0 {
-		f.Hold = 3 * time.Second
-	}
+// The check is the last statement before COMMIT, and locks: until the commit is done, no later term can be
+// granted. work may take any time. It must not commit, or change the session's time limits.
+func (f Fence) Do(ctx context.Context, db *sql.DB, name string, term uint64, work func(*sql.Tx) error) error {
+	d, err := unconnected(f.Schema, f.Prefix)
+	f.Hold = cmp.Or(f.Hold, 3*time.Second)
 	if err == nil && (f.Hold < time.Second || f.Hold%time.Second != 0 || term == 0) {
-		err = fmt.Errorf("with Hold %v in term %d; they must be whole seconds, at least 1s, and at least 1", f.Hold, term)
+		err = fmt.Errorf("with Hold %v in term %d; they must be whole seconds, and at least 1", f.Hold, term)
 	}
 	if err != nil {
 		return fmt.Errorf("mysql: fence: %w: %w", backend.ErrInvalid, err)
 	}
-	fail := func(err error) error { return fmt.Errorf("mysql: fence %q term %d: %w", election, term, err) }
-	d := unconnected(t)
+	fail := func(err error) error { return fmt.Errorf("mysql: fence %q term %d: %w", name, term, err) }
 	c, err := db.Conn(ctx)
 	if err != nil {
 		return fail(d.Fail(err))
@@ -87,39 +86,37 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 	if err != nil {
 		return fail(d.Fail(err))
 	}
-	limited := false
+	defer tx.Rollback() // does nothing after a commit; a broken connection cannot be closed before
+	if err := work(tx); err != nil {
+		return err
+	}
+
 	defer func() {
-		tx.Rollback() // does nothing after a commit; a broken connection cannot be closed before
-		if !limited {
-			return
-		}
+		tx.Rollback()
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, err := c.ExecContext(short, restoreLimitsSQL); err != nil {
 			client.DropConn(c)
 		}
 	}()
-
-	if err := work(tx); err != nil {
-		return err
-	}
-	limited = true
-	if err := d.commit(ctx, tx, f.Hold, election, term); err != nil {
+	if err := d.commit(ctx, tx, f.Hold, name, term); err != nil {
 		return fail(err)
 	}
 	return nil
 }
 
-// commit locks the record, compares its term, and commits. Its errors are classed.
-func (d *driver) commit(ctx context.Context, tx *sql.Tx, hold time.Duration, election string, term uint64) error {
-	_, err := tx.ExecContext(ctx, fmt.Sprintf(limitHoldSQL, hold/time.Second)) // a server may allow no prepared statements
-	t, latest := d.Table, uint64(0)
+// commit locks the record, compares its term, and commits. Its errors are classed. Texts are complete, since
+// a server may allow no prepared statements.
+func (d *driver) commit(ctx context.Context, tx *sql.Tx, hold time.Duration, name string, term uint64) error {
+	t, value := d.Table, []byte(nil)
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(limitHoldSQL, hold/time.Second))
 	if err == nil {
 		t, err = d.find(ctx, tx)
 	}
 	if err == nil {
-		latest, err = lockTerm(ctx, tx, t, election)
+		err = tx.QueryRowContext(ctx, fmt.Sprintf(fill(fenceSQL, t), name)).Scan(&value)
 	}
+	r, _ := lease.Decode(lease.Records, value).(*lease.Record)
 	switch {
 	case is(err, errChanged): // MariaDB with innodb_snapshot_isolation; renewals do not write the row
 		return fmt.Errorf("%w: its record has changed since the transaction began", ErrFenced)
@@ -127,10 +124,10 @@ func (d *driver) commit(ctx context.Context, tx *sql.Tx, hold time.Duration, ele
 		var who string
 		tx.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&who) // or the account stays open
 		return fmt.Errorf("%w: %w%s", backend.ErrDenied, err, grantHint("SELECT", t, accountOf(who)))
-	case err != nil:
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return d.Fail(err)
-	case latest != term:
-		return fmt.Errorf("%w, which is %d", ErrFenced, latest)
+	case r == nil || r.Term != term || r.Nonce == "":
+		return ErrFenced
 	}
 	return d.Fail(tx.Commit())
 }
@@ -140,7 +137,8 @@ func (d *driver) find(ctx context.Context, tx *sql.Tx) (t relational.Table, err 
 	if t = d.Table; t.Schema == "" {
 		said, err := saidUse(ctx, tx)
 		if err == nil && said {
-			err = fmt.Errorf("%w: on this connection somebody has selected a schema by USE; name the schema in the Fence, as in the configuration", backend.ErrDenied)
+			err = fmt.Errorf("%w: on this connection somebody has selected a schema by USE; "+
+				"name the schema in the Fence, as in the configuration", backend.ErrDenied)
 		}
 		if err == nil {
 			err = tx.QueryRowContext(ctx, "SELECT COALESCE(DATABASE(), '')").Scan(&t.Schema)
@@ -153,21 +151,8 @@ func (d *driver) find(ctx context.Context, tx *sql.Tx) (t relational.Table, err 
 	var name, made string
 	err = tx.QueryRowContext(ctx, "SHOW CREATE TABLE "+t.String()).Scan(&name, &made)
 	if err == nil && strings.HasPrefix(made, "CREATE TEMPORARY") {
-		err = fmt.Errorf("%w: a temporary table of this connection hides the table %s: drop it", backend.ErrDenied, t)
+		err = fmt.Errorf("%w: a temporary table hides the table %s on this connection: drop it",
+			backend.ErrDenied, t)
 	}
 	return t, err
-}
-
-// lockTerm reads the term of an election's leader and locks its row; 0 if it has none.
-func lockTerm(ctx context.Context, tx *sql.Tx, t relational.Table, election string) (uint64, error) {
-	var value []byte
-	err := tx.QueryRowContext(ctx, fmt.Sprintf(fill(fenceSQL, t), election)).Scan(&value)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
-	r, _ := lease.Decode(lease.Records, value).(*lease.Record)
-	if err != nil || r == nil || r.Nonce == "" {
-		return 0, err
-	}
-	return r.Term, nil
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/go-election/go-election/internal/client"
 )
 
-const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'log_bin', 'sync_binlog',
- 'innodb_flush_log_at_trx_commit', 'max_connections', 'max_allowed_packet', 'wsrep_on', 'group_replication_group_name',
- 'group_replication_single_primary_mode')`
+const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'log_bin',
+ 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'max_connections', 'max_allowed_packet', 'wsrep_on',
+ 'group_replication_group_name', 'group_replication_single_primary_mode')`
 
-// connectionsSQL asks how many connections this account has, and may have, and how many processes were seen
-// lately.
-const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections UNION ALL SELECT 'account_connected', COUNT(*) FROM information_schema.PROCESSLIST
+// connectionsSQL asks how many connections this account has, and may have, and how many processes it has.
+const connectionsSQL = `SELECT 'account_limit', @@SESSION.max_user_connections
+ UNION ALL SELECT 'account_connected', COUNT(*) FROM information_schema.PROCESSLIST
  WHERE CAST(USER AS BINARY) = CAST(SUBSTRING_INDEX(USER(), '@', 1) AS BINARY)
- UNION ALL SELECT 'processes', COUNT(*) FROM {table} WHERE kind = 'session' AND at > UTC_TIMESTAMP(6) - INTERVAL 2 MINUTE`
+ UNION ALL SELECT 'processes', COUNT(*) FROM {table}
+ WHERE kind = 'session' AND at > UTC_TIMESTAMP(6) - INTERVAL 2 MINUTE`
 
 func (d *driver) Inspect(ctx context.Context) ([]backend.Diagnostic, error) {
-	rows, err := d.query(ctx, inspectSQL, fill(connectionsSQL, d.Settled()),
+	rows, err := d.query(ctx, inspectSQL, d.statement(connectionsSQL, nil),
 		"SHOW GLOBAL STATUS WHERE Variable_name = 'Threads_connected'")
 	if err != nil {
 		return nil, err
@@ -35,35 +36,33 @@ func (d *driver) Inspect(ctx context.Context) ([]backend.Diagnostic, error) {
 
 // diagnostics explains the variables of a server.
 func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
-	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, clean.Diagnosticf(warning, what, format, args...))
+	add := func(when, warning bool, what, format string, args ...any) {
+		if when {
+			list = append(list, clean.Diagnosticf(warning, what, format, args...))
+		}
 	}
-	add(false, "server", "%s (%s)", vars["version"], vars["version_comment"])
+	add(true, false, "server", "%s (%s)", vars["version"], vars["version_comment"])
 
 	flush, sync, binlog := vars["innodb_flush_log_at_trx_commit"], vars["sync_binlog"], !off(vars["log_bin"])
-	if flush != "1" || binlog && sync != "1" {
-		add(true, "durability", "innodb_flush_log_at_trx_commit is %s and sync_binlog %s: a crash loses "+
-			"commits. That is safe, and costs the greatest TTL without a leader after each restart; "+
-			"set both to 1", flush, sync)
-	}
-	switch {
-	case !off(vars["wsrep_on"]):
-		add(true, "replication", "Galera: send all members' writes to one node; identities that alternate are refused")
-	case vars["group_replication_group_name"] != "":
-		add(off(vars["group_replication_single_primary_mode"]), "replication", "Group Replication; single primary mode must be ON, and all writes go to the primary")
-	case binlog:
-		add(false, "replication", "the binary log is on: a failover may lose the last grants, which costs the greatest TTL without a leader. "+
-			"Fence off the old primary before a new one is promoted")
-	}
+	add(flush != "1" || binlog && sync != "1", true, "durability", "innodb_flush_log_at_trx_commit is %s "+
+		"and sync_binlog %s: a crash loses commits. That is safe, and costs the greatest TTL without a "+
+		"leader after each restart; set both to 1", flush, sync)
+	galera, group := !off(vars["wsrep_on"]), vars["group_replication_group_name"] != ""
+	add(galera, true, "replication",
+		"Galera: send all members' writes to one node; identities that alternate are refused")
+	add(!galera && group, off(vars["group_replication_single_primary_mode"]), "replication",
+		"Group Replication; single primary mode must be ON, and all writes go to the primary")
+	add(!galera && !group && binlog, false, "replication", "the binary log is on: a failover may lose the "+
+		"last grants, which costs the greatest TTL without a leader. Fence off the old primary before a new "+
+		"one is promoted")
 	const mebibyte = 1 << 20
-	if most, err := strconv.Atoi(vars["max_allowed_packet"]); err == nil && most < mebibyte {
-		add(true, "messages", "max_allowed_packet is %d: a process that leads hundreds of elections needs %d, and cannot renew what it was granted with less", most, mebibyte)
-	}
+	most, err := strconv.Atoi(vars["max_allowed_packet"])
+	add(err == nil && most < mebibyte, true, "messages", "max_allowed_packet is %d: a process that leads "+
+		"hundreds of elections needs %d, and cannot renew what it was granted with less", most, mebibyte)
 	return list
 }
 
-// connections says how many connections there will be, and how many are left. A process that follows has one
-// that waits.
+// connections says how many connections there will be, and how many are left. A follower has one that waits.
 func connections(vars map[string]string) backend.Diagnostic {
 	fact := func(name string) int {
 		n, _ := strconv.Atoi(vars[name])

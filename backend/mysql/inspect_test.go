@@ -40,11 +40,11 @@ func TestInspectWarnsOfWeakSettings(t *testing.T) {
 	}
 }
 
-// Error 1044 names the account, error 1045 the user that the server saw; for others the DSN must do.
-func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
+// Error 1044 names the account, error 1045 the user that the server saw; for others the server is asked.
+func TestTheDeniedAccountIsInTheErrorOrTheSurvey(t *testing.T) {
 	const dsn, nothing = "app", ""
 	for _, c := range []struct {
-		dsn     string // user and schema
+		dsn     string // user and schema of the connection
 		number  uint16
 		message string
 		says    string
@@ -62,9 +62,9 @@ func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 		{dsn, errUnknownColumn, "Unknown column", "the table is not the one that \"elect schema\" prints"},
 		{dsn, errInsecure, "Connections using insecure transport are prohibited", "; set tls=true in the DSN"},
 	} {
-		d := unconnected(relational.Table{Quote: "`", Schema: c.dsn, Prefix: DefaultPrefix})
-		d.account = account(c.dsn, "%")
-		if err := d.Fail(&mysql.MySQLError{Number: c.number, Message: c.message}); !errors.Is(err, backend.ErrDenied) || !strings.HasSuffix(err.Error(), c.says) {
+		d, _ := unconnected(c.dsn, "")
+		s := &relational.Survey{Account: account(c.dsn, "%")}
+		if err := d.FailWith(&mysql.MySQLError{Number: c.number, Message: c.message}, s); !errors.Is(err, backend.ErrDenied) || !strings.HasSuffix(err.Error(), c.says) {
 			t.Errorf("%d %s: %v; want it to end in %s", c.number, c.message, err, c.says)
 		}
 	}
@@ -78,7 +78,7 @@ func TestNamesThatALogChangesAreNotPasted(t *testing.T) {
 				t.Errorf("%q: %q", s, got)
 			}
 		}
-		d := unconnected(relational.Table{Quote: "`", Prefix: DefaultPrefix})
+		d, _ := unconnected("", "")
 		err := d.Fail(&mysql.MySQLError{Number: 1044, Message: "Access denied for user 'app'@'%' to database '" + s + "'"})
 		if !strings.Contains(err.Error(), " ON `election_item` TO '") {
 			t.Errorf("the schema %q: %v", s, err)

@@ -51,7 +51,7 @@ func newLab(t testing.TB, s *testbed.Server) *lab {
 // withTable makes the table with a prefix.
 func (l *lab) withTable(t testing.TB, prefix string) {
 	t.Helper()
-	maker := open(t, Options{Config: l.Admin, Prefix: prefix})
+	maker := backendOn(t, Options{Config: l.Admin, Prefix: prefix})
 	if err := maker.CreateTables(context.Background()); err != nil {
 		t.Fatal(err)
 	}

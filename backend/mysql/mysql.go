@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"time"
@@ -15,12 +14,6 @@ import (
 
 // Name is how this backend is registered.
 const Name = "mysql"
-
-// DefaultPrefix and DefaultMaxTTL apply if Options name none.
-const (
-	DefaultPrefix = relational.DefaultPrefix
-	DefaultMaxTTL = relational.DefaultMaxTTL
-)
 
 // Options names the server and the table. Set exactly one of DSN, Config and DB.
 type Options struct {
@@ -36,28 +29,24 @@ type Options struct {
 	Config *mysql.Config `yaml:"-" json:"-"`
 
 	// DB is the program's own pool, and stays open: one of its connections is kept, a second one while the
-	// program does not wait for it, and up to two more for some seconds while the server is slow. It must be
-	// able to open two at least, besides those that the program needs at once, with multiStatements=true and
-	// a readTimeout of none or at least 5 s.
+	// program does not wait for it, up to two more for some seconds while the server is slow. It must open
+	// two besides the program's own, with multiStatements=true and a readTimeout of none or at least 5 s.
 	DB *sql.DB `yaml:"-" json:"-"`
 
 	// Schema and Prefix name the table: `schema`.`prefix_item`. ASCII letters, digits and underscores, up to
-	// 48. Schema defaults to that of the DSN or Config, Prefix to DefaultPrefix. With a DB it is that of the
+	// 48. Schema defaults to that of the DSN or Config, Prefix to election. With a DB it is that of the
 	// first connection on which nobody has said USE: name it if the program says USE on each.
 	Schema string `yaml:"schema" json:"schema"`
 	Prefix string `yaml:"prefix" json:"prefix"`
 
-	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover, which may
-	// lose what was acknowledged. The table keeps it, and processes with another value are denied.
-	// 500 ms to 5 min. Default: DefaultMaxTTL.
+	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover. The table keeps
+	// it, and processes with another value are denied. 500 ms to 5 min. Default: 15 s.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// Poll forbids to wait for notifications: then a handover takes until the next poll. Default:
-	// false.
+	// Poll forbids to wait for notifications: a handover then takes until the next poll. Default: false.
 	Poll bool `yaml:"poll" json:"poll"`
 
-	// KeepSchema forbids to create a missing table. In a configuration it is
-	// create_tables: false. Default: false.
+	// KeepSchema forbids to create a missing table; in a configuration: create_tables: false. Default: false.
 	KeepSchema bool `yaml:"-" json:"-"`
 }
 
@@ -95,29 +84,23 @@ func Open(o Options) (*Backend, error) {
 	return &Backend{relational.NewBackend(leases, &d.Driver), d}, nil
 }
 
-func newTable(schema, prefix string) (relational.Table, error) {
-	return relational.NewTable("`", "A-Za-z", schema, prefix)
-}
-
 // unconnected returns a driver without connections.
-func unconnected(t relational.Table) *driver {
+func unconnected(schema, prefix string) (*driver, error) {
+	t, err := relational.NewTable("`", "A-Za-z", schema, prefix)
 	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}}
 	d.Dialect = d // the embedded Driver calls back for what is MySQL's own
-	return d
+	return d, err
 }
 
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
-	t, err := newTable(o.Schema, o.Prefix)
-	if err != nil {
-		return nil, err
+	d, err := unconnected(o.Schema, o.Prefix)
+	d.KeepSchema, d.notifier.poll, d.notifier.own = o.KeepSchema, o.Poll, string(backend.NewNonce()[:12])
+	if err == nil {
+		err = d.Begin(o.MaxTTL, "DSN, Config and DB", o.DSN != "", o.Config != nil, o.DB != nil)
 	}
-	d := unconnected(t)
-	d.MaxTTL, d.KeepSchema = o.MaxTTL, o.KeepSchema
-	if err := d.CheckOptions("DSN, Config and DB", o.DSN != "", o.Config != nil, o.DB != nil); err != nil {
-		return nil, err
+	if err == nil {
+		err = d.openPool(o)
 	}
-	d.notifier.poll, d.notifier.own = o.Poll, string(backend.NewNonce()[:12])
-	d.notifier.ctx, d.notifier.cancel = context.WithCancel(context.Background())
-	return d, d.openPool(o)
+	return d, err
 }

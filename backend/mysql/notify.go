@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,28 +18,25 @@ import (
 )
 
 // A process that waits for changes runs a statement that waits for a named lock, which a connection of its
-// calls has. Whoever has changed something lists the statements of its account and ends those (KILL QUERY).
-// See docs/design/mysql.md, "Notifications".
+// calls has. Whoever has changed something ends it (KILL QUERY): see docs/design/mysql.md, "Notifications".
 
 const (
+	waitSQL     = "SELECT '%[1]s' AS `%[2]s`; SELECT GET_LOCK('%[2]s', %[3]d) AS `%[1]s`" // the first begins
 	waitSeconds = 4
-	waitSQL     = "SELECT '%[1]s' AS `%[2]s`; SELECT GET_LOCK('%[2]s', %[3]d) AS `%[1]s`" // the first answer says that it begins
-	waitersSQL  = `SHOW PROCESSLIST`                                                      // of this account, with the first 100 characters of each statement
+	waitersSQL  = `SHOW PROCESSLIST` // of this account, with the first 100 characters of each statement
 
 	notifyWithin = 500 * time.Millisecond // or others poll
-	listenOn     = 5 * time.Second        // for how long after the last call of Listen has ended this process waits
+	listenOn     = 5 * time.Second        // for how long this process waits after the last call of Listen
 	listenAgain  = 5 * time.Second        // after a failure
 )
 
 // A notifier has the connection that waits.
 type notifier struct {
-	poll   bool            // no notifications
-	own    string          // the lock of this process
-	ctx    context.Context // ends with close
-	cancel context.CancelFunc
+	poll bool   // no notifications
+	own  string // the lock of this process
 
 	pending sync.WaitGroup                     // notifications under way
-	yield   atomic.Pointer[context.CancelFunc] // closes the connection that waits, for a while; nil: there is none
+	yield   atomic.Pointer[context.CancelFunc] // closes the connection that waits, for a while; nil: none
 
 	mu        sync.Mutex
 	listening int       // calls of Listen
@@ -62,7 +60,8 @@ func (d *driver) channel() string {
 }
 
 // Write implements [lease.Driver]. It notifies others when a change says so.
-func (d *driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+func (d *driver) Write(ctx context.Context, epoch string, wentBack int,
+	changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	done, err := d.Driver.Write(ctx, epoch, wentBack, changes, verify)
 	for i := range changes {
 		if changes[i].Notify && err == nil && done.Results[i].Outcome == backend.Granted && !d.notifier.poll {
@@ -84,8 +83,8 @@ func (d *driver) notify(ctx context.Context) {
 	}
 	rows, err := c.C.rows(ctx, waitersSQL)
 	for _, row := range rows {
-		text := bytes.Join(row, nil)
-		if err == nil && bytes.Contains(text, []byte(d.channel())) && !bytes.Contains(text, []byte(d.notifier.own)) {
+		text := string(bytes.Join(row, nil))
+		if err == nil && strings.Contains(text, d.channel()) && !strings.Contains(text, d.notifier.own) {
 			if _, err = c.C.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", number(row[0]))); code(err) != 0 {
 				err = nil // it has just ended, or is another account's
 			}
@@ -95,11 +94,9 @@ func (d *driver) notify(ctx context.Context) {
 }
 
 // Listen implements [lease.Listener]: it hears of all changes of the table that somebody waits for.
-func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
+func (d *driver) Listen(ctx context.Context, position uint64,
+	_ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	n := &d.notifier
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(n.ctx, cancel)()
 	n.mu.Lock()
 	if n.listening++; !n.waiting {
 		n.waiting = true
@@ -112,32 +109,32 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 		n.listening--
 		n.heard = time.Now()
 	}()
-	return d.Notifications.Listen(position, on, func(position uint64) error { return d.Wait(ctx, position) })
+	return d.Driver.Listen(ctx, position, on, d.Wait)
 }
 
 // wanted reports whether this process is still to wait. If not, the next call of Listen begins again.
-func (n *notifier) wanted() bool {
+func (d *driver) wanted() bool {
+	n := &d.notifier
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.waiting = n.ctx.Err() == nil && (n.listening > 0 || time.Since(n.heard) < listenOn)
+	n.waiting = d.Context.Err() == nil && (n.listening > 0 || time.Since(n.heard) < listenOn)
 	return n.waiting
 }
 
 // waitWhileWanted waits, on one connection after another.
 func (d *driver) waitWhileWanted() {
-	n := &d.notifier
-	for n.wanted() {
-		ctx, yield := context.WithCancel(n.ctx)
-		n.yield.Store(&yield)
+	for d.wanted() {
+		ctx, yield := context.WithCancel(d.Context)
+		d.notifier.yield.Store(&yield)
 		err := d.waitOnOne(ctx)
-		n.yield.Store(nil)
+		d.notifier.yield.Store(nil)
 		yield()
 		if err == nil {
 			return
 		}
 		select {
 		case <-time.After(listenAgain):
-		case <-n.ctx.Done():
+		case <-d.Context.Done():
 		}
 	}
 }
@@ -159,7 +156,7 @@ func (d *driver) waitOnOne(ctx context.Context) error {
 	defer c.drop()
 
 	waited, before := d.db.Stats().WaitCount, ""
-	for missed := true; d.notifier.wanted(); {
+	for missed := true; d.wanted(); {
 		if !d.ownDB && d.db.Stats().WaitCount > waited {
 			return errLeave
 		}

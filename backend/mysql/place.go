@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/relational"
@@ -14,9 +13,11 @@ import (
 // surveySQL asks for the schema of the connection, for the account whose rights the server applies, for
 // another schema with a table like ours that it may see, and whether the schema that is meant has a table of
 // the name. A schema is written as the server keeps it.
-const surveySQL = `SELECT COALESCE(DATABASE(), ''), CURRENT_USER(), COALESCE((SELECT MIN(c.TABLE_SCHEMA) FROM information_schema.COLUMNS c
- WHERE c.TABLE_NAME = {name} AND c.COLUMN_NAME = 'version' AND c.TABLE_SCHEMA <> {schema}), '') UNION ALL
- SELECT i.TABLE_SCHEMA, '', '' FROM information_schema.TABLES i WHERE i.TABLE_NAME = {name} AND i.TABLE_SCHEMA = {schema}`
+const surveySQL = `SELECT COALESCE(DATABASE(), ''), CURRENT_USER(),
+ COALESCE((SELECT MIN(c.TABLE_SCHEMA) FROM information_schema.COLUMNS c
+ WHERE c.TABLE_NAME = {name} AND c.COLUMN_NAME = 'version' AND c.TABLE_SCHEMA <> {schema}), '')
+ UNION ALL SELECT i.TABLE_SCHEMA, '', '' FROM information_schema.TABLES i
+ WHERE i.TABLE_NAME = {name} AND i.TABLE_SCHEMA = {schema}`
 
 // Survey implements [relational.Dialect]. A connection on which nobody has said USE leads to the schema of
 // its DSN: see reset. A server has the tables of many programs, so other schemas matter to hints only.
@@ -25,15 +26,14 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	if t := d.Settled(); t.Schema != "" {
 		schema = hexText(t.Schema)
 	}
-	rows, err := d.query(ctx, strings.NewReplacer("{name}", hexText(d.Table.Prefix+"_item"), "{schema}", schema).Replace(surveySQL))
+	rows, err := d.query(ctx, d.statement(surveySQL, nil, "{schema}", schema))
 	if err != nil {
 		return s, err
 	}
 
 	s.Default = string(rows[0][0])
-	who := string(rows[0][1])
-	s.Where = fmt.Sprintf("what the account %q may see of this server", who)
-	s.Account = accountOf(who)
+	s.Where = fmt.Sprintf("what the account %q may see of this server", rows[0][1])
+	s.Account = accountOf(string(rows[0][1]))
 	if d.Settled().Schema != "" {
 		s.Other = string(rows[0][2])
 	}
@@ -44,14 +44,14 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	if len(s.Found) == 0 && s.Default != "" { // or the account may not see it
 		t := d.Table
 		t.Schema = s.Default
-		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " + grant(memberRights, t.String(), s.Account)
+		s.Hint = "; an administrator can make and grant what is needed: " + createSQL(t) + " " +
+			grant(memberRights, t, s.Account)
 	}
 	return s, nil
 }
 
-// errTold is the error of a connection on which somebody has said USE, while it is not known yet which schema
-// is meant.
-var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by USE, and the Options name none", backend.ErrUnavailable)
+var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by "+
+	"USE, and the Options name none", backend.ErrUnavailable)
 
 // reset makes a connection of the program's pool as it was when it was made, and returns errTold if it
 // cannot be: no statement says which schema the DSN names. A temporary table hides the table.
@@ -75,7 +75,8 @@ func (d *driver) reset(ctx context.Context, c conn) error {
 
 // roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in, and whether
 // changes reach the binary log. MariaDB has no word for an account's own roles.
-const roleSQL = `SELECT COALESCE(/*M! (SELECT QUOTE(ROLE_NAME) FROM information_schema.APPLICABLE_ROLES WHERE IS_DEFAULT = 'YES' LIMIT 1), 'NONE' */
+const roleSQL = `SELECT COALESCE(/*M! (SELECT QUOTE(ROLE_NAME) FROM information_schema.APPLICABLE_ROLES
+ WHERE IS_DEFAULT = 'YES' LIMIT 1), 'NONE' */
  /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */), @@SESSION.sql_log_bin`
 
 // saidUse reports whether somebody has said USE on a connection. The server counts it.
@@ -91,6 +92,3 @@ func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	_, err := d.query(ctx, createSQL(t))
 	return err
 }
-
-// quoted returns a name as a statement has it.
-func quoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

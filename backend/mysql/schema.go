@@ -11,8 +11,7 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// tableSQL has names as VARBINARY, so that they are compared byte by byte. kind is record, session, meta or
-// origin.
+// tableSQL compares names byte by byte, as VARBINARY. kind is record, session, meta or origin.
 const tableSQL = `CREATE TABLE IF NOT EXISTS {table} (
   kind    VARBINARY(7)   NOT NULL,
   name    VARBINARY(255) NOT NULL,
@@ -40,24 +39,26 @@ const (
 // SchemaSQL returns the statements that create the table and grant the rights, as a text for people.
 // schema and prefix are those of [Options]; both may be empty.
 func SchemaSQL(schema, prefix string) (string, error) {
-	t, err := newTable(schema, prefix)
+	d, err := unconnected(schema, prefix)
 	if err != nil {
 		return "", fmt.Errorf("mysql: %w: %w", backend.ErrInvalid, err)
 	}
-	return fill(tableSQL, t) + "\n\n-- The rights that members need, and those of observers; write the accounts in.\n" +
-		grant(memberRights, t.String(), placeholderAccount) + "\n" + grant("SELECT", t.String(), "'observer'@'host'") + "\n", nil
+	t := d.Table
+	const rights = "\n\n-- The rights that members need, and those of observers; write the accounts in.\n"
+	return fill(tableSQL, t) + rights + grant(memberRights, t, placeholderAccount) + "\n" +
+		grant("SELECT", t, "'observer'@'host'") + "\n", nil
 }
 
 // Grant implements [relational.Dialect]. An account is app or app@host; the host is % if none is named.
 func (d *driver) Grant(ctx context.Context, t relational.Table, name string) error {
-	to := accountOf(name)
 	if !strings.Contains(name, "@") {
-		to = account(name, "%")
+		name += "@%"
 	}
+	to := accountOf(name)
 	if to == placeholderAccount {
 		return fmt.Errorf("%w: it must be user@host, of printable characters", backend.ErrInvalid)
 	}
-	_, err := d.query(ctx, strings.TrimSuffix(grant(memberRights, t.String(), to), ";"))
+	_, err := d.query(ctx, strings.TrimSuffix(grant(memberRights, t, to), ";"))
 	return err
 }
 
@@ -71,28 +72,25 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	return b.CreateTables(ctx)
 }
 
-// grantHint is part of an error about missing rights: the statement that grants these on the
-// table. It is on one line and contains nothing that a logger escapes, so that it can be pasted.
+// grantHint is part of an error about missing rights: the statement that grants them. It is one line, with
+// nothing that a logger escapes, so that it can be pasted.
 func grantHint(rights string, t relational.Table, account string) string {
-	return "; an administrator can grant what is needed: " + grant(rights, t.String(), account)
+	return "; an administrator can grant what is needed: " + grant(rights, t, account)
 }
 
-func grant(rights, table, account string) string {
-	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
+func grant(rights string, t relational.Table, account string) string {
+	return "GRANT " + rights + " ON " + t.String() + " TO " + account + ";"
 }
 
-// placeholderAccount stands for an account that is not known, or anonymous: nobody should grant that one
-// anything.
+// placeholderAccount stands for an account that is not known, or anonymous, which is granted nothing.
 const placeholderAccount = "'user'@'host'"
 
-// account returns an account in the form of SQL statements. Quotes are doubled, since the
-// meaning of a backslash depends on the server.
+// account returns an account as statements have it. Quotes are doubled: what a backslash means depends.
 func account(user, host string) string {
 	if user == "" || !isPlain(user) || !isPlain(host) {
 		return placeholderAccount
 	}
-	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-	return quote(user) + "@" + quote(host)
+	return relational.Quoted(user, "'") + "@" + relational.Quoted(host, "'")
 }
 
 // accountOf is account of user@host, as CURRENT_USER() has it: nothing is quoted, and no host has an @.
@@ -101,6 +99,5 @@ func accountOf(who string) string {
 	return account(who[:at], strings.TrimPrefix(who[at:], "@"))
 }
 
-// isPlain reports whether a log shows a name unchanged: logs escape what strconv.Quote
-// escapes. Servers allow 80 characters.
+// isPlain reports whether a log shows a name unchanged, as strconv.Quote does. Servers allow 80 characters.
 func isPlain(name string) bool { return len(name) <= 320 && strconv.Quote(name) == `"`+name+`"` }

@@ -173,7 +173,7 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 		l := newLab(t, one)
 		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
 			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
-		if err := open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = two.Addr() })}).CreateTables(t.Context()); err != nil {
+		if err := backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = two.Addr() })}).CreateTables(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 

@@ -190,11 +190,11 @@ func TestTLSAndSCRAM(t *testing.T) {
 		return strings.Split(db.DSNOf(db.User, password, ""), "?")[0] + "?" + options
 	}
 	verified := "sslmode=verify-full&sslrootcert=" + server.CAFile()
-	trusted := open(t, Options{DSN: dsn(db.Password, verified)})
-	if err := trusted.CreateTables(t.Context()); err != nil {
+	trusted := Options{DSN: dsn(db.Password, verified)}
+	if err := backendOn(t, trusted).CreateTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	drivertest.Read(t, trusted, recordKey("jobs"))
+	drivertest.Read(t, open(t, trusted), recordKey("jobs"))
 	for what, bad := range map[string]string{
 		"a wrong password":         dsn("canary7f3a", verified),
 		"an authority not trusted": dsn(db.Password, "sslmode=verify-full"),

@@ -18,9 +18,8 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// exec sends statements in one message, and returns the results of its queries. The server has the whole
-// message before it begins, so it never waits for this process while it holds a lock. A second copy of a
-// message has no effect ([client.Send]): all changes are conditional.
+// exec sends statements in one message, so that the server never waits for this process while it holds a
+// lock, and returns the results. A second copy has no effect ([client.Send]): all changes are conditional.
 func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result, error) {
 	results, err := d.try(ctx, statements)
 	switch {
@@ -36,10 +35,11 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 // locked says which session keeps the table locked, if the server tells.
 func (d *driver) locked(ctx context.Context, err error) error {
 	who := "a lock"
-	if results, failed := d.try(ctx, d.statement(lockedSQL, nil)); failed == nil && len(results[0].Rows) == 1 {
-		r := results[0]
-		name := func(column int) string { return clean.Text(text(r, 0, column), 63, false) }
-		who = fmt.Sprintf("the table %s locked: process %.20s of user %q, application %q", d.Settled(), text(r, 0, 0), name(1), name(2))
+	results, failed := d.try(ctx, d.statement(lockedSQL, nil))
+	if failed == nil && len(results[0].Rows) == 1 {
+		said := func(column int) string { return clean.Text(text(results[0], 0, column), 63, false) }
+		who = fmt.Sprintf("the table %s locked: process %s of user %q, application %q",
+			d.Settled(), said(0), said(1), said(2))
 	}
 	return fmt.Errorf("%w: another session keeps %s: %w", backend.ErrUnavailable, who, err)
 }
@@ -55,7 +55,7 @@ func (d *driver) try(ctx context.Context, statements string) ([]*pgconn.Result, 
 		// After a standby, the next connection may lead to the primary.
 		return results, conn.IsClosed() || conn.TxStatus() != 'I' || standby(err), err
 	}
-	return client.Send(ctx, d.ctx, &d.conns, sendCopy, isFinal)
+	return client.Send(ctx, d.Context, &d.conns, sendCopy, isFinal)
 }
 
 // send sends a transaction that begins with limitSQL, and returns the results of its queries. The server
@@ -83,8 +83,7 @@ func send(ctx context.Context, c *pgconn.PgConn, statements string) (results []*
 }
 
 // onConnection completes statements with what depends on the connection: {newer}, and {pid} of the process
-// that the server named when it was made. A lock is waited for {patience} ms, so that there is time to say
-// who has it.
+// that the server named when it was made. A lock is waited for {patience} ms: that leaves time to say whose.
 func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) string {
 	newer, patience := "", time.Second
 	if by, ok := ctx.Deadline(); ok {
@@ -97,15 +96,16 @@ func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) stri
 		"{pid}", fmt.Sprint(c.PID())).Replace(statements)
 }
 
-// isFinal reports whether another connection would answer the same. If none could be made, the next call
-// makes one.
+// isFinal reports whether another connection would answer the same, or none could be made by this call.
 func isFinal(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
 	c := code(err)
-	again := c == "" && !isDenied(err) || standby(err) || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P")
-	return !again
+	if c == "" {
+		return isDenied(err)
+	}
+	return !standby(err) && !strings.HasPrefix(c, "08") && !strings.HasPrefix(c, "57P")
 }
 
 // textSQL returns text for a statement, as an expression. Nothing in it can be SQL.
@@ -116,7 +116,8 @@ func textSQL(text string) string {
 // plainly leaves of an error of connecting what an operator needs: what the server refused, if it did, since
 // the text of pgx begins with an attempt to use TLS.
 func plainly(err error) error {
-	what := map[string]string{wrongPassword: "password", wrongAccount: "login", noDatabase: "database"}[code(err)]
+	// 28000: or pg_hba.conf does not let it in; 28P01: or no such account, the server does not tell which.
+	what := map[string]string{"28000": "login", "28P01": "password", "3D000": "database"}[code(err)]
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && what != "" {
 		return fmt.Errorf("the server refused the %s: %w", what, e)
 	}
@@ -131,16 +132,10 @@ const (
 	notSupported     = "0A000"
 	ofPooler         = "08P01" // most errors of PgBouncer have it
 	notUTF8          = "22P05"
-	noDatabase       = "3D000"
 	uniqueViolation  = "23505"
 	readOnly         = "25006" // by default_transaction_read_only: a standby refuses the BEGIN before
-	wrongAccount     = "28000" // or pg_hba.conf does not let it in
-	wrongPassword    = "28P01" // or no such account: the server does not tell which
 	noRight          = "42501"
 	undefinedTable   = "42P01"
-	undefinedColumn  = "42703"
-	noFunction       = "42883"
-	notReady         = "55000"
 	lockNotAvailable = "55P03"
 	queryCanceled    = "57014"
 )
@@ -172,7 +167,8 @@ func (*driver) Fault(err error) relational.Fault {
 }
 
 // ofOneChange are a lock or a deadlock, text of another encoding, its size, and a cancelled statement.
-var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", "22001", notUTF8, "54000", queryCanceled}
+var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", notUTF8, "22001", "54000",
+	queryCanceled}
 
 // denied are the classes and codes of errors about which an administrator must act.
 var denied = []string{
@@ -183,7 +179,7 @@ var denied = []string{
 	"3D", "3F", // no such database or schema
 	"42",                   // rights, a missing or other table, another server than PostgreSQL 13 or later
 	"53100", "53400", "54", // a full disk, a limit, a row that is too large
-	notReady,               // the database takes no connections, or the table has no replica identity
+	"55000",                // the database takes no connections, or the table has no replica identity
 	"57P04",                // the database was dropped
 	"58", "XX001", "XX002", // the server's files, damage
 	"P0", "38", "39", "45", // somebody's trigger
@@ -201,24 +197,17 @@ func isDenied(err error) bool {
 			slices.ContainsFunc(denied, func(begin string) bool { return strings.HasPrefix(c, begin) })
 	}
 	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		if all, ok := c.Unwrap().(interface{ Unwrap() []error }); ok { // several attempts, such as one with TLS and one without
+		if all, ok := c.Unwrap().(interface{ Unwrap() []error }); ok { // such as one with TLS and one without
 			return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !isDenied(err) })
 		}
 	}
 	// The DSN asks for another way to log in.
-	return has(err, "x509: ", "tls: ", "refused TLS", "channel binding", "require_auth", "protocol version too low")
+	return has(err, "x509: ", "tls: ", "refused TLS", "channel binding", "require_auth",
+		"protocol version too low")
 }
 
 func has(err error, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(err.Error(), s) })
-}
-
-// hints say what an administrator does about an error that does not say so itself.
-var hints = map[string]string{
-	undefinedColumn: "; it is a view, or another table than \"elect schema\" prints: name another schema or prefix, or rename it",
-	notUTF8:         "; the encoding of the database must be UTF8",
-	noFunction:      "; the server must be PostgreSQL 13 or later, and the table the one that \"elect schema\" prints",
-	ofPooler:        "; PgBouncer must have disable_pqexec 0, know the database, and ignore or take the parameters of the dsn",
 }
 
 func (d *driver) Hint(err error, s *relational.Survey) string {
@@ -230,22 +219,30 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 		return hintToMake(t, who)
 	case c == undefinedTable:
 		return " in " + s.Where + s.Elsewhere(t) + s.Hint
-	case c == noRight && s.Hint != "" && !slices.Contains(s.Found, t.Schema): // it could not be made, wherever else there is one
+	case c == noRight && s.Hint != "" && !slices.Contains(s.Found, t.Schema): // it could not be made here
 		return s.Hint
 	case c == noRight && e.Routine == "check_enable_rls":
-		return "; rows that are hidden look like rows that are not there, so the table must show all of them to all members;" +
-			" its owner can let it: ALTER TABLE " + t.String() + " DISABLE ROW LEVEL SECURITY;"
+		return "; hidden rows look like rows that are not there, so the table must show all of them to all " +
+			"members; its owner can let it: ALTER TABLE " + t.String() + " DISABLE ROW LEVEL SECURITY;"
 	case c == noRight && strings.Contains(e.Message, "pg_control_system"):
 		return grant + "GRANT EXECUTE ON FUNCTION pg_control_system() TO " + who + ";"
 	case c == noRight:
 		return grant + grantSQL(t, who)
-	case c == notSupported && strings.Contains(e.Message, "UTF8"):
-		return hints[notUTF8]
+	case c == notUTF8, c == notSupported && strings.Contains(e.Message, "UTF8"):
+		return "; the encoding of the database must be UTF8"
 	case c == readOnly:
-		return "; it is set for the account, the database or the server: ALTER ROLE " + who + " RESET default_transaction_read_only;"
-	default:
-		return hints[c]
+		return "; it is set for the account, the database or the server: " +
+			"ALTER ROLE " + who + " RESET default_transaction_read_only;"
+	case c == "42703": // no such column
+		return "; it is a view, or another table than \"elect schema\" prints: " +
+			"name another schema or prefix, or rename it"
+	case c == "42883": // no such function
+		return "; the server must be PostgreSQL 13 or later, and the table as \"elect schema\" prints it"
+	case c == ofPooler:
+		return "; PgBouncer must have disable_pqexec 0, know the database, " +
+			"and ignore or take the parameters of the dsn"
 	}
+	return ""
 }
 
 // account returns the name of an account, or of the role that was set for it, as a statement has it.
@@ -253,5 +250,5 @@ func account(user string) string {
 	if user == "" || clean.Text(user, 63, false) != user {
 		return `"account"`
 	}
-	return quoted(user)
+	return relational.Quoted(user, `"`)
 }

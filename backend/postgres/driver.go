@@ -16,8 +16,7 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// A driver is access to the rows of one table. It implements [lease.Driver], [lease.Listener]
-// and [relational.Dialect].
+// A driver is access to the rows of one table. It implements [lease.Listener] and [relational.Dialect].
 type driver struct {
 	relational.Driver
 	conns client.Pool[*conn]
@@ -27,8 +26,6 @@ type driver struct {
 	inUse func() (used, most int) // connections of the program's pool
 	reset func()                  // closes its idle ones
 
-	ctx       context.Context // ends with Close
-	cancel    context.CancelFunc
 	listening chan struct{} // held by a call of Listen
 }
 
@@ -38,17 +35,17 @@ const (
 	minTTL   = time.Second
 	minDB    = 2 // of the program's DB: one is kept, and its successor is opened before it is closed
 	maxConns = 2 // of one Backend: one, unless that is slow, besides its successor for a moment
+
+	beginLimit = time.Second // for a connection to begin to listen
 )
 
-// Close implements [lease.Driver].
 func (d *driver) Close() error {
-	d.cancel()
+	d.End()
 	d.conns.End()
 	return nil
 }
 
-// Moved implements [relational.Dialect]. Idle connections of the program's pool may lead to the former
-// server, too.
+// Moved implements [relational.Dialect], also for idle connections of the program's pool.
 func (d *driver) Moved() {
 	d.conns.Moved()
 	d.reset()
@@ -58,57 +55,40 @@ func (d *driver) ReadRows(ctx context.Context, keys [][2]string, count bool) (re
 	return d.reading(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
 }
 
-func (d *driver) ListRows(ctx context.Context, kind lease.Kind, from string, limit int) (relational.Answer, error) {
+func (d *driver) ListRows(ctx context.Context, k lease.Kind, from string, n int) (relational.Answer, error) {
 	first, _, after := strings.Cut(from, "\x00") // no name has a zero byte, and no text in PostgreSQL
-	return d.reading(ctx, d.statement(listSQL, []any{kind, first, after}, "{count}", "false", "{limit}", strconv.Itoa(limit)))
+	page := []any{k, first, after}
+	return d.reading(ctx, d.statement(listSQL, page, "{count}", "false", "{limit}", strconv.Itoa(n)))
 }
 
 var (
 	errStandby  = errors.New("the server is a standby, which is read-only")
-	errUnlogged = fmt.Errorf("%w: the table is UNLOGGED, and a crash of the server empties it, so that two processes could lead; its owner can alter it: ALTER TABLE … SET LOGGED", backend.ErrDenied)
+	errUnlogged = fmt.Errorf("%w: the table is UNLOGGED, and a crash of the server empties it, so that two "+
+		"processes could lead; its owner can alter it: ALTER TABLE … SET LOGGED", backend.ErrDenied)
 )
 
 // reading runs a statement that begins with headSQL.
-func (d *driver) reading(ctx context.Context, statement string) (relational.Answer, error) {
+func (d *driver) reading(ctx context.Context, statement string) (a relational.Answer, err error) {
 	results, err := d.exec(ctx, statement)
 	if err != nil {
-		return relational.Answer{}, err
+		return a, err
 	}
-	head, rows := results[0], results[1]
-	a := relational.Answer{Server: text(head, 0, 0), Origin: text(head, 0, 3), Records: int64(number(head, 0, 4)), Position: number(head, 0, 1), Next: number(head, 0, 2)}
-	if a.Server == "" {
+	head := results[0]
+	a = relational.Answer{Server: text(head, 0, 0), Origin: text(head, 0, 3), Rows: results[1].Rows}
+	a.Position, a.Next, a.Records = number(head, 0, 1), number(head, 0, 2), int64(number(head, 0, 4))
+	switch {
+	case a.Server == "":
 		return a, errStandby
-	}
-	if strings.HasSuffix(a.Server, noPlace) {
+	case strings.HasSuffix(a.Server, noPlace):
 		return a, errUnlogged
-	}
-	a.Items = func(backTo uint64, decode relational.Decode) []lease.Item {
-		items := make([]lease.Item, 0, len(rows.Rows))
-		for i := range rows.Rows {
-			items = append(items, item(rows, i, backTo, decode))
-		}
-		return items
 	}
 	return a, nil
 }
 
-// item returns a row of itemSQL.
-func item(r *pgconn.Result, i int, backTo uint64, decode relational.Decode) lease.Item {
-	k := lease.Key{Kind: lease.Kind(text(r, i, 0)), Name: text(r, i, 1)}
-	it := lease.Item{Key: k, Version: text(r, i, 3) + "." + text(r, i, 4), Created: text(r, i, 5), Value: decode(k, r.Rows[i][2])}
-	it.Edited = it.Version != version(number(r, i, 3)) // the column xmin is of the last writer, whoever that was
-	it.Old, it.Age = number(r, i, 3) < backTo, time.Duration(min(number(r, i, 6), relational.MaxAge))*time.Microsecond
-	return it
-}
-
-// version is the Version of an item that a transaction of this package has written.
-func version(transaction uint64) string {
-	return strconv.FormatUint(transaction, 10) + "." + strconv.FormatUint(transaction&0xffffffff, 10)
-}
-
+// Version implements [relational.Dialect]: see versionSQL.
 func (*driver) Version(transaction string, _ lease.Key, _ string) string {
 	n, _ := strconv.ParseUint(transaction, 10, 64)
-	return version(n)
+	return strconv.FormatUint(n, 10) + "." + strconv.FormatUint(n&0xffffffff, 10)
 }
 
 func number(r *pgconn.Result, row, column int) uint64 {
@@ -122,12 +102,12 @@ func (d *driver) SetOrigin(ctx context.Context, origin, kept string) error {
 }
 
 func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.Changed, err error) {
-	lock := ""
+	write := writingSQL + writeSQL
 	if b.Inserts {
-		lock = lockSQL
+		write = writingSQL + lockSQL + writeSQL
 	}
-	results, err := d.exec(ctx, d.statement(writingSQL+lock+writeSQL, map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify})+
-		d.statement(verifySQL, b.Verify))
+	data := map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify}
+	results, err := d.exec(ctx, d.statement(write, data)+d.statement(verifySQL, b.Verify))
 	if err != nil {
 		return c, err
 	}
@@ -142,19 +122,16 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 	}
 	c.States = make(map[int]relational.State)
 	for n, row := range answer.Rows {
-		if row[1] == nil {
-			continue // there is no change
-		}
-		state := relational.Made
+		change := int(number(answer, n, 1))
 		switch {
+		case row[1] == nil: // there is no change
 		case text(answer, n, 2) == "t":
-			state = relational.Busy
+			c.States[change] = relational.Busy
 		case text(answer, n, 3) != "t":
-			state = relational.Refused
+			c.States[change] = relational.Refused
 		default:
-			c.Transaction = text(answer, n, 4)
+			c.States[change], c.Transaction = relational.Made, text(answer, n, 4)
 		}
-		c.States[int(number(answer, n, 1))] = state
 	}
 	return c, nil
 }

@@ -16,13 +16,12 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// ErrFenced is the error of a [Fence] if the term is not, or no longer, that of the leader. A newer
-// leader may have written.
+// ErrFenced is the error of a [Fence] if the term is not, or no longer, that of the leader.
 var ErrFenced = errors.New("fenced: this term is not that of the leader")
 
-// A Fence protects transactions on the user's own tables, in the database that keeps the leases. The
-// zero value fits the default table. A fence does what a lease cannot: a process that was stopped for
-// a minute between checking its lease and writing does not write.
+// A Fence protects transactions on the user's own tables, in the database that keeps the leases. The zero
+// value fits the default table. A fence does what a lease cannot: a process that was stopped for a minute
+// between checking its lease and writing does not write.
 //
 //	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 //		if err := (postgres.Fence{}).Check(ctx, tx, "billing", lead.Term); err != nil {
@@ -47,30 +46,30 @@ type Fence struct {
 
 // fenceSQL locks the row of the record, which renewals do not write. Text comes in base64 and goes as bytes,
 // since the program's connection may have another encoding.
-const fenceSQL = `SELECT convert_to(value, 'UTF8'), set_config('idle_in_transaction_session_timeout', $2, true) FROM {table}
+const fenceSQL = `SELECT convert_to(value, 'UTF8'),
+ set_config('idle_in_transaction_session_timeout', $2, true) FROM {table}
  WHERE kind = 'record' AND name = convert_from(decode($1, 'base64'), 'UTF8') FOR SHARE`
 
 // findSQL finds the table if no schema is named.
 const findSQL = `SELECT count(*), convert_to(coalesce(min(n.nspname::text), ''), 'UTF8') ` + tablesSQL
 
-// Check returns nil if term is that of the election's leader, and keeps it so until tx has ended. It
-// waits for a grant that is being written. The error is ErrFenced if it is another term. After any
-// error tx must be rolled back.
+// Check returns nil if term is that of the election's leader, and keeps it so until tx has ended. It waits
+// for a grant that is being written. The error is ErrFenced if it is another term. Roll back after any error.
 func (f Fence) Check(ctx context.Context, tx pgx.Tx, election string, term uint64) error {
-	return f.check(election, term, func(into []any, statement string, args ...any) error {
-		return tx.QueryRow(ctx, statement, args...).Scan(into...)
-	})
+	query := func(statement string, args ...any) row { return tx.QueryRow(ctx, statement, args...) }
+	return f.check(election, term, query)
 }
 
 // CheckSQL is Check for a transaction of database/sql, with any driver.
 func (f Fence) CheckSQL(ctx context.Context, tx *sql.Tx, election string, term uint64) error {
-	return f.check(election, term, func(into []any, statement string, args ...any) error {
-		return tx.QueryRowContext(ctx, statement, args...).Scan(into...)
-	})
+	query := func(statement string, args ...any) row { return tx.QueryRowContext(ctx, statement, args...) }
+	return f.check(election, term, query)
 }
 
-func (f Fence) check(election string, term uint64, query func(into []any, statement string, args ...any) error) error {
-	t, err := newTable(f.Schema, f.Prefix)
+type row = interface{ Scan(into ...any) error }
+
+func (f Fence) check(election string, term uint64, query func(statement string, args ...any) row) error {
+	d, err := unconnected(f.Schema, f.Prefix)
 	f.Hold = cmp.Or(f.Hold, 3*time.Second)
 	if err == nil && (f.Hold < time.Millisecond || term == 0) {
 		err = fmt.Errorf("with Hold %v in term %d; they must be at least 1ms and 1", f.Hold, term)
@@ -78,24 +77,27 @@ func (f Fence) check(election string, term uint64, query func(into []any, statem
 	if err != nil {
 		return fmt.Errorf("postgres: fence: %w: %w", backend.ErrInvalid, err)
 	}
-	d := unconnected(t)
+	t := d.Table
 	if t.Schema == "" {
 		tables, schema := 0, []byte{}
-		err = query([]any{&tables, &schema}, d.named(findSQL))
+		err = query(d.named(findSQL)).Scan(&tables, &schema)
 		t.Schema = string(schema)
 		if err == nil && tables != 1 {
-			err = fmt.Errorf("%w: the search_path leads to %d tables %s; name the schema in the Fence, as in the configuration", backend.ErrDenied, tables, d.Table)
+			err = fmt.Errorf("%w: the search_path leads to %d tables %s; name the schema in the Fence, "+
+				"as in the configuration", backend.ErrDenied, tables, d.Table)
 		}
 	}
 	var value []byte
 	if err == nil {
-		name := base64.StdEncoding.EncodeToString([]byte(election))
-		err = query([]any{&value, new(string)}, strings.ReplaceAll(fenceSQL, "{table}", ascii(t)), name, fmt.Sprint(f.Hold.Milliseconds()))
+		name, hold := base64.StdEncoding.EncodeToString([]byte(election)), fmt.Sprint(f.Hold.Milliseconds())
+		err = query(strings.ReplaceAll(fenceSQL, "{table}", ascii(t)), name, hold).Scan(&value, new(string))
 	}
 
-	if err != nil && !errors.Is(err, sql.ErrNoRows) { // which is pgx.ErrNoRows, too
+	r, _ := lease.Decode(lease.Records, value).(*lease.Record)
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows): // which is pgx.ErrNoRows, too
 		err = d.Fail(err)
-	} else if r, _ := lease.Decode(lease.Records, value).(*lease.Record); r == nil || r.Term != term || r.Nonce == "" {
+	case r == nil || r.Term != term || r.Nonce == "":
 		err = ErrFenced
 	}
 	if err != nil {

@@ -31,8 +31,8 @@ func open(t testing.TB, o Options) *driver {
 // withTable makes the table of a database by its owner, in a schema if one is named.
 func withTable(t testing.TB, db *testbed.PostgresDatabase, schema ...string) *testbed.PostgresDatabase {
 	t.Helper()
-	d := open(t, Options{DSN: db.DSN(""), Schema: strings.Join(schema, "")})
-	if err := d.CreateTables(t.Context()); err != nil {
+	b := backendOn(t, Options{DSN: db.DSN(""), Schema: strings.Join(schema, "")})
+	if err := b.CreateTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return db

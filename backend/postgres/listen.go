@@ -2,26 +2,22 @@ package postgres
 
 import (
 	"context"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // Listen implements [lease.Listener] by LISTEN, on the connection of the calls while none uses it. It only
 // says that something has changed. A position is how often that was said, plus one.
-func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on func([]lease.Item, uint64) bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(d.ctx, cancel)()
+func (d *driver) Listen(ctx context.Context, position uint64,
+	_ []lease.Item, on func([]lease.Item, uint64) bool) error {
 	select {
 	case d.listening <- struct{}{}:
 		defer func() { <-d.listening }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return d.Notifications.Listen(position, on, func(uint64) error {
+	return d.Driver.Listen(ctx, position, on, func(ctx context.Context, _ uint64) error {
 		err := d.conns.Watch(ctx, d.hear)
 		if err == nil {
 			d.Noted()
@@ -31,8 +27,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 }
 
 // hear waits until something may have changed, also before this connection listened. What comes during a call
-// is kept by the connection. One that leads to a pooler, which would give notifications to others, does not
-// listen.
+// is kept by the connection. One to a pooler, which would give notifications to others, does not listen.
 func (d *driver) hear(ctx context.Context, c *conn) (err error) {
 	if c.hears {
 		_, err = c.WaitForNotification(ctx)
@@ -45,31 +40,30 @@ func (d *driver) hear(ctx context.Context, c *conn) (err error) {
 	return err
 }
 
-// beginLimit is how long a connection may take to begin to listen.
-const beginLimit = time.Second
-
-func (d *driver) listen(ctx context.Context, c *conn) (err error) {
+func (d *driver) listen(ctx context.Context, c *conn) error {
 	// A call that needs the connection waits until it listens: to break a statement off is to lose the
 	// connection, and the server may have no place for another one.
 	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginLimit)
 	defer cancel()
 	if !c.pooled {
 		// The process that a pooler, such as PgBouncer, names is not the one that answers.
-		var results []*pgconn.Result
-		results, err = send(begin, c.PgConn(), "BEGIN; "+limitSQL+"SELECT pg_catalog.pg_backend_pid(); COMMIT")
-		c.pooled = err == nil && number(results[0], 0, 0) != uint64(c.PgConn().PID())
+		who := "BEGIN; " + limitSQL + "SELECT pg_catalog.pg_backend_pid(); COMMIT"
+		results, err := send(begin, c.PgConn(), who)
+		if err != nil {
+			return err
+		}
+		c.pooled = number(results[0], 0, 0) != uint64(c.PgConn().PID())
 	}
 	if c.pooled {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if err == nil {
-		_, err = send(begin, c.PgConn(), "BEGIN; "+limitSQL+"LISTEN "+quoted(channel(d.Table))+stayIdleSQL+"; COMMIT")
-		c.hears = err == nil
-	}
+	listen := "LISTEN " + relational.Quoted(d.Table.Name(), `"`)
+	_, err := send(begin, c.PgConn(), "BEGIN; "+limitSQL+listen+stayIdleSQL+"; COMMIT")
+	c.hears = err == nil
 	return err
 }
 
-// stayIdleSQL keeps the server from ending a connection that only listens. Servers before PostgreSQL 14 do
-// not.
-const stayIdleSQL = `; SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout'`
+// stayIdleSQL keeps a server from PostgreSQL 14 on from ending a connection that only listens.
+const stayIdleSQL = `; SELECT pg_catalog.set_config(name, '0', false)
+ FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout'`

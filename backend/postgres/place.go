@@ -15,24 +15,31 @@ import (
 // named. The first two differ if somebody has told the connection another one.
 const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL + encodingSQL +
 	`SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
-	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_database(), pg_catalog.current_schema(),
- (SELECT p.s FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p(s, i) JOIN pg_catalog.pg_namespace n ON n.nspname = p.s
- JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = '{name}' ORDER BY p.i LIMIT 1), current_user;
-SET LOCAL search_path = pg_catalog, pg_temp; SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') ` + tablesSQL + `ORDER BY n.nspname;
-SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {schema}), (SELECT min(n.nspname::text) ` + oursSQL + `); COMMIT`
+	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'),
+ pg_catalog.current_database(), pg_catalog.current_schema(),
+ (SELECT p.s FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS p(s, i)
+ JOIN pg_catalog.pg_namespace n ON n.nspname = p.s
+ JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = '{name}' ORDER BY p.i LIMIT 1),
+ current_user;
+SET LOCAL search_path = pg_catalog, pg_temp;
+SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') ` + tablesSQL + `ORDER BY n.nspname;
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {schema}),
+ (SELECT min(n.nspname::text) ` + oursSQL + `); COMMIT`
 
 // oursSQL has all tables of the name in the database that have our columns.
-const oursSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = '{name}' AND c.relpersistence <> 't'
- AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'written')`
+const oursSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relname = '{name}' AND c.relpersistence <> 't' AND ` + columnSQL
+
+const columnSQL = `EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'written')`
 
 // tablesSQL has the tables of the name to which the search path may lead, with which this connection began:
 // this account, and others if "$user" is in it, which stands for as many schemas as there are roles. No right
-// hides a table in pg_class. A stranger's table with other columns does not count, nor do temporary ones,
-// which are of one connection.
-const tablesSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_settings p ON p.name = 'search_path'
+// hides a table in pg_class. Temporary ones, which are of one connection, do not count.
+const tablesSQL = `FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ JOIN pg_settings p ON p.name = 'search_path'
  WHERE c.relname = '{name}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
  AND (n.nspname IN (SELECT btrim(s, '" ') FROM regexp_split_to_table(p.reset_val, ',') AS s)
- OR p.reset_val LIKE '%$user%' AND n.nspname IN (SELECT rolname FROM pg_roles) AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'written')) `
+ OR p.reset_val LIKE '%$user%' AND n.nspname IN (SELECT rolname FROM pg_roles) AND ` + columnSQL + `) `
 
 func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	results, err := d.exec(ctx, d.named(surveySQL))
@@ -51,16 +58,19 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	}
 	t := d.Table
 	t.Schema = cmp.Or(t.Schema, s.Default)
+	schema := relational.Quoted(t.Schema, `"`)
 	switch {
 	case d.Table.Schema != "" && text(there, 0, 0) != "t":
 		s.Hint = "; it has no such schema"
 		if len(s.Found) == 0 && s.Other == "" {
-			s.Hint += "; an administrator makes it for this account: CREATE SCHEMA " + quoted(t.Schema) + " AUTHORIZATION " + s.Account + ";"
+			s.Hint += "; an administrator makes it for this account: CREATE SCHEMA " + schema +
+				" AUTHORIZATION " + s.Account + ";"
 		}
 	case len(s.Found) == 0 && t.Schema != "", d.Table.Schema != "" && !slices.Contains(s.Found, t.Schema):
 		s.Hint = hintToMake(t, s.Account)
 	case len(s.Found) == 1 && text(tables, 0, 1) != "t":
-		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " + quoted(s.Found[0]) + " TO " + s.Account + ";"
+		s.Hint = "; the account may not use that schema: GRANT USAGE ON SCHEMA " +
+			relational.Quoted(s.Found[0], `"`) + " TO " + s.Account + ";"
 	}
 	if text(told, 0, 0) != text(begun, 0, 0) || text(told, 0, 1) == "t" {
 		s.Doubt = "others may set the search_path of this connection: it is of a pool, or behind a pooler"
@@ -68,30 +78,27 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	return s, nil
 }
 
-// CreateTable implements [relational.Dialect]. If no schema was named, none is made where another one has
-// been made since the survey.
+// CreateTable implements [relational.Dialect]. Unless a schema was named, none is made beside another one.
 func (d *driver) CreateTable(ctx context.Context, t relational.Table) error {
 	make := createSQL(ascii(t))
 	if d.Table.Schema == "" {
-		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + oursSQL + ") THEN " + make + " END IF; END $go_election$;")
+		make = d.named("DO $go_election$ BEGIN IF NOT EXISTS (SELECT " + oursSQL + ") THEN " + make +
+			" END IF; END $go_election$;")
 	}
 	_, err := d.exec(ctx, writingSQL+"SELECT pg_advisory_xact_lock(1701603692, 0); "+make+" COMMIT")
 	return err
 }
 
-// hintToMake says how an administrator makes a missing table for this account. The statements end the text,
-// so that they can be pasted.
+// hintToMake says how an administrator makes a missing table. The statements end it, to be pasted.
 func hintToMake(t relational.Table, account string) string {
 	return "; if it is in another database, correct the dsn; an administrator, with a dsn of their own, " +
 		"makes the table and grants the rights by \"elect schema --apply --grant-to " +
-		strings.Trim(account, `"`) + "\", " +
-		"or with these statements: " + createSQL(t.String()) + " " + grantSQL(t, account)
+		strings.Trim(account, `"`) + "\", or with these statements: " +
+		createSQL(t.String()) + " " + grantSQL(t, account)
 }
 
 // named completes the text of a statement that looks for the table by its name.
 func (d *driver) named(text string) string {
-	return strings.NewReplacer("{name}", d.Table.Prefix+"_item", "{schema}", textSQL(d.Table.Schema)).Replace(text)
+	text = strings.ReplaceAll(text, "{name}", d.Table.Name())
+	return strings.ReplaceAll(text, "{schema}", textSQL(d.Table.Schema))
 }
-
-// quoted returns a name as a statement has it.
-func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

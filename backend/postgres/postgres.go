@@ -28,12 +28,6 @@ import (
 // Name is how this backend is registered.
 const Name = "postgres"
 
-// DefaultPrefix and DefaultMaxTTL apply if Options name none.
-const (
-	DefaultPrefix = relational.DefaultPrefix
-	DefaultMaxTTL = relational.DefaultMaxTTL
-)
-
 // Options names the server and the table. Exactly one of DSN, Pool and DB is set.
 type Options struct {
 	// DSN is in the form of libpq: postgres://user:password@host:5432/database?sslmode=verify-full,
@@ -41,9 +35,8 @@ type Options struct {
 	// several hosts the primary is used. It is never shown.
 	DSN string `yaml:"dsn" json:"dsn"`
 
-	// DSNFile is a file with the DSN, where the password may be replaced: it is read again when the server
-	// refuses a login, as are all files that the DSN names, and once a minute. DSN must be set, too. In a
-	// configuration it is dsn_file. Default: none.
+	// DSNFile is a file with the DSN, where user and password may be replaced: each connection reads it
+	// again. DSN must be set, too. In a configuration it is dsn_file. Default: none.
 	DSNFile string `yaml:"-" json:"-"`
 
 	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of package
@@ -54,20 +47,17 @@ type Options struct {
 	DB   *sql.DB       `yaml:"-" json:"-"`
 
 	// Schema and Prefix name the table: schema.prefix_item. A prefix has small ASCII letters, digits and
-	// underscores, up to 48, and defaults to DefaultPrefix. Schema, up to 64 characters, defaults to that to
-	// which the search_path leads with which a connection begins. That is settled by the first call, and only
-	// if the search_path leads nobody to a second table. A missing table is not made behind a pooler, or
-	// beside that of another schema, unless Schema is named.
+	// underscores, up to 48. Default: election. Schema defaults to that to which the search_path leads
+	// with which a connection begins: the first call settles it, and only if nobody is led to a second table.
+	// A missing table is not made behind a pooler, or beside that of another schema, unless Schema is named.
 	Schema string `yaml:"schema" json:"schema"`
 	Prefix string `yaml:"prefix" json:"prefix"`
 
-	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover, which may
-	// lose what was acknowledged. The table keeps it, and processes with another value are denied.
-	// 1 s to 5 min. Default: DefaultMaxTTL.
+	// MaxTTL is the greatest TTL, and for how long each lease is observed after a failover. The table keeps
+	// it, and processes with another value are denied. 1 s to 5 min. Default: 15 s.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
-	// KeepSchema forbids to create a missing table. In a configuration it is
-	// create_tables: false. Default: false.
+	// KeepSchema forbids to create a missing table; in a configuration: create_tables: false. Default: false.
 	KeepSchema bool `yaml:"-" json:"-"`
 }
 
@@ -101,41 +91,29 @@ func Open(o Options) (*Backend, error) {
 	return &Backend{relational.NewBackend(d, &d.Driver), d}, nil
 }
 
-func newTable(schema, prefix string) (relational.Table, error) {
-	return relational.NewTable(`"`, "a-z", schema, prefix)
-}
-
-// channel is that of the notifications.
-func channel(t relational.Table) string { return t.Prefix + "_item" }
-
 // unconnected returns a driver without connections.
-func unconnected(t relational.Table) *driver {
-	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}, listening: make(chan struct{}, 1)}
-	d.Dialect = d
-	return d
+func unconnected(schema, prefix string) (*driver, error) {
+	t, err := relational.NewTable(`"`, "a-z", schema, prefix)
+	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}}
+	d.Dialect, d.listening = d, make(chan struct{}, 1)
+	return d, err
 }
 
 // newDriver checks o and returns a driver that has not connected.
 func newDriver(o Options) (*driver, error) {
-	t, err := newTable(o.Schema, o.Prefix)
-	if err != nil {
-		return nil, err
-	}
-	d := unconnected(t)
-	d.MaxTTL, d.KeepSchema = o.MaxTTL, o.KeepSchema
-	if err := d.CheckOptions("DSN, Pool and DB", o.DSN != "", o.Pool != nil, o.DB != nil); err != nil {
-		return nil, err
-	}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	if err := d.source(o); err != nil {
-		return nil, err
-	}
+	d, err := unconnected(o.Schema, o.Prefix)
+	d.KeepSchema = o.KeepSchema
 	d.conns.Age, d.conns.Most, d.conns.Close = time.Minute, maxConns, (*conn).close
-	return d, nil
+	if err == nil {
+		err = d.Begin(o.MaxTTL, "DSN, Pool and DB", o.DSN != "", o.Pool != nil, o.DB != nil)
+	}
+	if err == nil {
+		err = d.source(o)
+	}
+	return d, err
 }
 
-// source sets how connections are opened. Those of the program's pool are taken from it, and not put back:
-// they listen.
+// source sets how connections are opened. Those of the program's pool are not put back: they listen.
 func (d *driver) source(o Options) error {
 	switch {
 	case o.DSN != "":
@@ -156,17 +134,18 @@ func (d *driver) source(o Options) error {
 			return &conn{Conn: c.Hijack()}, nil // Close of the pool does not wait for it
 		}
 	default:
-		if _, ok := o.DB.Driver().(*stdlib.Driver); !ok {
-			return fmt.Errorf("the DB has the driver %T; it must be that of github.com/jackc/pgx/v5/stdlib", o.DB.Driver())
+		of := o.DB.Driver()
+		if _, ok := of.(*stdlib.Driver); !ok {
+			return fmt.Errorf("the DB has a %T; it must be that of github.com/jackc/pgx/v5/stdlib", of)
 		}
 		if most := o.DB.Stats().MaxOpenConnections; most > 0 && most < minDB {
-			return fmt.Errorf("the DB may open %d connections; it must be at least %d, since one is kept", most, minDB)
+			return fmt.Errorf("the DB may open %d connections; it needs %d, since one is kept", most, minDB)
 		}
 		d.inUse = func() (used, most int) {
 			s := o.DB.Stats()
 			return s.InUse, s.MaxOpenConnections
 		}
-		d.reset = func() { client.CloseIdle(d.ctx, o.DB) }
+		d.reset = func() { client.CloseIdle(d.Context, o.DB) }
 		d.conns.Open = func(ctx context.Context) (*conn, error) {
 			c, err := o.DB.Conn(ctx)
 			if err != nil {
@@ -229,9 +208,8 @@ func (d *driver) connect(dsn, file string) error {
 	return nil
 }
 
-// loginLimit is how long a server may take to let a connection in, or all hosts of a DSN together: a
-// connection is given up then. A server may ask a directory about the password, or be busy with many logins,
-// and one that is broken off goes on there.
+// loginLimit is how long a server may take to let a connection in, or all hosts of a DSN together. A server
+// may ask a directory about the password, or be busy with many logins, and one that is broken off goes on.
 const (
 	loginLimit       = 15 * time.Second
 	loginLimitOfMany = 5 * time.Second // another host may be the primary
@@ -243,23 +221,22 @@ var (
 		"The form is postgres://user:password@host:5432/database?sslmode=verify-full; a password with " +
 		"special characters is percent-encoded: %25 stands for %, %40 for @. PGSERVICE, PGSSLMODE and " +
 		"others of the environment complete it")
-	errFile = errors.New("a file that the dsn names (sslrootcert, sslcert, sslkey, servicefile) cannot be used: " +
-		"somebody may be writing it")
+	errFile = errors.New("a file that the dsn names (sslrootcert, sslcert, sslkey, servicefile) cannot be " +
+		"used: somebody may be writing it")
 )
 
 // parse reads a DSN, with user and password of another one.
 func parse(dsn, login string) (*pgx.ConnConfig, error) {
-	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is taken for a parameter
+	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is a parameter
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, fmt.Errorf("the dsn, or a variable of the environment such as PGSERVICE, names a file: "+
-			"%w", clean.FileError(file))
+		return nil, fmt.Errorf("the dsn, or PGSERVICE or the like, names a file: %w", clean.FileError(file))
 	}
 	// The text of the error may have the password, and so may a host with an @ that is no path of a socket.
 	if err != nil || strings.Contains(of.ConnConfig.Host, "@") && of.ConnConfig.Host[0] != '/' {
 		return nil, errDSN
 	}
 	c := of.ConnConfig
-	if l, err := pgxpool.ParseConfig(strings.TrimSpace(login)); err == nil { // or somebody is writing the file
+	if l, err := pgxpool.ParseConfig(strings.TrimSpace(login)); err == nil { // or somebody is writing it
 		c.User, c.Password = l.ConnConfig.User, l.ConnConfig.Password
 	}
 	if c.RuntimeParams["application_name"] == "" {

@@ -60,7 +60,7 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	first, second := testbed.SharedPostgres(t), testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, first.Database(t))
 	second.Exec(t, "CREATE DATABASE other", "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User) // it has another oid
-	if err := open(t, Options{DSN: db.DSN(second.Addr())}).CreateTables(t.Context()); err != nil {
+	if err := backendOn(t, Options{DSN: db.DSN(second.Addr())}).CreateTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for way, options := range map[string]func(c *pgxpool.Config) (o Options, used func()){

@@ -30,11 +30,7 @@ func NewBackend(leases lease.Driver, d *Driver) Backend { return Backend{lease.N
 // Location implements [backend.Located]. It is empty with a DB of the program, whose server is unknown.
 func (b *Backend) Location() string { return b.driver.Location }
 
-// CreateTables creates the table if it does not exist. The account needs CREATE.
-func (b *Backend) CreateTables(ctx context.Context) error { return b.driver.CreateTables(ctx) }
-
-// Grant gives an account the rights of a member on the table, which must exist. This Backend's account must
-// be allowed to give them.
+// Grant gives an account the rights of a member on the table. This Backend's account must be allowed to.
 func (b *Backend) Grant(ctx context.Context, account string) error {
 	d := b.driver
 	t, err := d.Place(ctx)
@@ -46,10 +42,6 @@ func (b *Backend) Grant(ctx context.Context, account string) error {
 	}
 	return nil
 }
-
-// Prepare implements [backend.Preparer]. It creates the table if there is none, the account may create it,
-// and KeepSchema of the Options is not set.
-func (b *Backend) Prepare(ctx context.Context) error { return b.driver.Prepare(ctx) }
 
 // Preflight implements [backend.Preflighter]. It sends the statements of a change, with nothing to change:
 // the server checks the rights first.
@@ -89,9 +81,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		"%v (max_ttl); after a failover every lease is observed for that long", d.MaxTTL))
 	if ttl > d.MaxTTL {
 		const refused = "every bid is refused: the TTL is %v, and max_ttl %v"
-		fatal := clean.Diagnosticf(true, "TTL", refused, ttl, d.MaxTTL)
-		fatal.Fatal = true
-		list = append(list, fatal)
+		list = append(list, clean.Diagnosticf(true, "TTL", refused, ttl, d.MaxTTL))
+		list[len(list)-1].Fatal = true
 	}
 	return list, nil
 }

@@ -1,6 +1,5 @@
-// Package relational is what the drivers of SQL databases have in common. Items are the rows of one
-// table. One more row has the origin: the identity of the server, and the greatest TTL. A Dialect has
-// the statements.
+// Package relational is what the drivers of SQL databases have in common. Items are the rows of one table.
+// One more row has the origin: the server's identity, and the greatest TTL. A Dialect has the statements.
 package relational
 
 import (
@@ -10,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,10 +23,9 @@ import (
 
 // A Dialect is access to a kind of server.
 type Dialect interface {
-	// ReadRows reads the items of keys: kind and name. If count is set, it counts the records.
+	// ReadRows reads the items of keys: kind and name. If count is set, it counts the records. ListRows reads
+	// as lease.Driver.List does.
 	ReadRows(ctx context.Context, keys [][2]string, count bool) (Answer, error)
-
-	// ListRows reads as lease.Driver.List does.
 	ListRows(ctx context.Context, kind lease.Kind, from string, limit int) (Answer, error)
 
 	// Change makes a batch in one transaction.
@@ -38,17 +37,14 @@ type Dialect interface {
 	// SetOrigin writes the row of the origin, if it still has the text kept; "": if it is not there.
 	SetOrigin(ctx context.Context, origin, kept string) error
 
-	// Moved is called when another server has answered than before. Connections that are open may lead to
-	// either: none of them is used for a later call.
+	// Moved is called when another server has answered than before: no open connection is used again.
 	Moved()
 
 	// Survey asks where the table is, and for whom.
 	Survey(ctx context.Context) (Survey, error)
 
-	// CreateTable creates the table in its schema if it is not there.
+	// CreateTable creates the table in its schema if it is not there. Grant gives the rights of a member.
 	CreateTable(ctx context.Context, t Table) error
-
-	// Grant gives an account the rights of a member.
 	Grant(ctx context.Context, t Table, account string) error
 
 	// Inspect says what matters of the server, whose table can be read.
@@ -80,15 +76,14 @@ type Answer struct {
 	// transaction. Zero: the server does not number them.
 	Position, Next uint64
 
-	// Items returns the items, whose values decode makes of their texts. Those that a transaction before
-	// backTo has written are Old.
-	Items func(backTo uint64, decode Decode) []lease.Item
+	Rows [][][]byte // kind, name, value, version and creator of items, and their age in microseconds
 }
 
 // A Driver implements lease.Driver, except for Close. Its fields are set before its first call.
 type Driver struct {
-	Notifications
 	Dialect Dialect
+	Context context.Context // ends with End
+	End     context.CancelFunc
 
 	Name           string // of the backend
 	Location       string // of the table; "": not known
@@ -99,9 +94,11 @@ type Driver struct {
 
 	settled atomic.Pointer[Table] // the table with its schema, if none was named; nil: not known yet
 
-	mu     sync.Mutex
-	known  origin
-	former map[string]time.Time // servers that another has replaced, and when
+	mu      sync.Mutex
+	known   origin
+	former  map[string]time.Time // servers that another has replaced, and when
+	count   uint64               // how often something may have changed
+	changed chan struct{}        // closed when the count grows; nil: nobody waits
 
 	values atomic.Pointer[values] // of the last large reading; nil: none
 }
@@ -117,15 +114,14 @@ type origin struct {
 const (
 	maxItems = 64        // puts and checks in one change
 	maxValue = 256 << 10 // of a value, which is longer in a message: see maxMessage
+	maxAge   = 1e15      // of a row, in microseconds: a longer one would be no duration
 )
-
-// MaxAge is the greatest age of a row, in microseconds: a longer one would be no duration.
-const MaxAge = 1e15
 
 // Limits implements [lease.Driver]. A failover may lose what was acknowledged. Renewals lock no record, so
 // that somebody who keeps one locked ends no leadership.
 func (d *Driver) Limits() lease.Limits {
-	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, Loses: true, Batch: maxItems, MaxValue: maxValue}
+	return lease.Limits{Name: d.Name, MinTTL: d.MinTTL, MaxTTL: d.MaxTTL, MaxValue: maxValue,
+		Batch: maxItems, Loses: true}
 }
 
 // Read implements [lease.Driver]. Many items are read in several messages, the meta item in the last one,
@@ -143,7 +139,7 @@ func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	decode, keep := d.decoder(len(keys))
 	defer keep()
 	for i, part := range parts {
-		read, err := d.reading(ctx, decode, func() (Answer, error) {
+		read, err := d.view(ctx, decode, func() (Answer, error) {
 			return d.Dialect.ReadRows(ctx, part, len(meta) > 0 && i == len(parts)-1)
 		})
 		switch {
@@ -170,32 +166,34 @@ func (d *Driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err 
 	return v, nil
 }
 
-// List implements [lease.Driver].
 func (d *Driver) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
-	return d.reading(ctx, decodeEach, func() (Answer, error) { return d.Dialect.ListRows(ctx, kind, from, limit) })
+	list := func() (Answer, error) { return d.Dialect.ListRows(ctx, kind, from, limit) }
+	return d.view(ctx, decodeEach, list)
 }
 
-// reading makes a View of an answer. The first process that finds a new server gives it an epoch, and
-// reads again.
-func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer, error)) (v lease.View, err error) {
+// view makes a View of an answer. The first process that finds a new server gives it an epoch, and retries.
+func (d *Driver) view(ctx context.Context, dec decode, ask func() (Answer, error)) (v lease.View, _ error) {
 	if _, err := d.Place(ctx); err != nil {
 		return v, d.Fail(err)
 	}
 	var over *string // what a row that this call wrote has replaced; nil: it wrote none
 	for tries := range 4 {
 		before, position := d.origin(), d.Position()
-		a, err := read()
+		a, err := ask()
 		if err != nil {
 			return v, d.Explain(ctx, err)
 		}
 		if last := serverOf(d.Epoch()); last != "" && last != a.Server {
 			d.Dialect.Moved()
 		}
-		epoch, maxTTL := parseOrigin(a.Origin)
+		epoch, maxTTL := "", time.Duration(0)
+		if m := originText.FindStringSubmatch(a.Origin); m != nil {
+			epoch = m[1]
+			maxTTL, _ = time.ParseDuration(m[2])
+		}
 		if serverOf(epoch) != a.Server {
 			// Another process has found another server since, which shares the rows. If new connections lead
-			// there, this one is of before; with each process on its own server they would go on giving the
-			// rows new epochs.
+			// there, this one is of before. Processes that differ would go on giving the rows new epochs.
 			if tries == 0 && epoch != "" && serverOf(d.Epoch()) == a.Server {
 				d.Dialect.Moved()
 				continue
@@ -206,7 +204,8 @@ func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer
 					"look for triggers, rules and columns of other types", backend.ErrDenied, d.Settled())
 			}
 			over = &a.Origin
-			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), cmp.Or(maxTTL, d.MaxTTL))
+			ttl := cmp.Or(maxTTL, d.MaxTTL)
+			made := fmt.Sprintf("%s.%s max_ttl=%v", a.Server, string(backend.NewNonce()), ttl)
 			switch err := d.Dialect.SetOrigin(ctx, made, a.Origin); {
 			case err == nil:
 				continue
@@ -216,31 +215,45 @@ func (d *Driver) reading(ctx context.Context, decode Decode, read func() (Answer
 			epoch = a.Server + ".unknown" // this is an observer
 		}
 		if maxTTL != 0 && maxTTL != d.MaxTTL {
-			return v, fmt.Errorf("%w: max_ttl is %v, and that of the table %s is %v: all processes need the same; docs/%s.md says how to change it", backend.ErrDenied, d.MaxTTL, d.Table, maxTTL, d.Name)
+			return v, fmt.Errorf("%w: max_ttl is %v, and that of the table %s is %v: all processes need "+
+				"the same; docs/%s.md says how to change it",
+				backend.ErrDenied, d.MaxTTL, d.Table, maxTTL, d.Name)
 		}
 		o, ok, err := d.note(epoch, a.Position, a.Next, &before)
 		if err != nil {
 			return v, err
 		}
 		if ok {
-			return lease.View{Items: a.Items(o.backTo, decode), Epoch: o.epoch, WentBack: o.wentBack, Position: position, Records: a.Records}, nil
+			v = lease.View{Epoch: o.epoch, WentBack: o.wentBack, Position: position, Records: a.Records}
+			v.Items = make([]lease.Item, len(a.Rows))
+			for i, row := range a.Rows {
+				v.Items[i] = d.item(row, o.backTo, dec)
+			}
+			return v, nil
 		}
 	}
 	return v, lease.ErrEpoch
 }
 
-// originText is that of the row: the epoch, and the greatest TTL. The epoch is the server with its table,
-// since a copy of the rows in another table is another store, and a random text, since the rows may be
-// deleted.
-var originText = regexp.MustCompile(`^([!-~]{1,250}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
+// item returns the item of a row. What a transaction before backTo has written is Old. A version begins with
+// its transaction, and names what that has written: see Dialect.Version.
+func (d *Driver) item(row [][]byte, backTo uint64, decode decode) lease.Item {
+	k := lease.Key{Kind: lease.Kind(row[0]), Name: string(row[1])}
+	it := lease.Item{Key: k, Version: string(row[3]), Created: string(row[4]), Value: decode(k, row[2])}
 
-func parseOrigin(text string) (epoch string, maxTTL time.Duration) {
-	if m := originText.FindStringSubmatch(text); m != nil {
-		epoch = m[1]
-		maxTTL, _ = time.ParseDuration(m[2])
-	}
-	return epoch, maxTTL
+	by := it.Version[:max(0, strings.IndexAny(it.Version, "-."))]
+	it.Edited = it.Version != d.Dialect.Version(by, k, string(row[2]))
+	number, _ := strconv.ParseUint(by, 10, 64)
+	it.Old = number < backTo
+
+	age, _ := strconv.ParseUint(string(row[5]), 10, 64)
+	it.Age = time.Duration(min(age, maxAge)) * time.Microsecond
+	return it
 }
+
+// originText is that of the row: the epoch, and the greatest TTL. The epoch is the server with its table,
+// since a copy of the rows elsewhere is another store, and a random text, since rows may be deleted.
+var originText = regexp.MustCompile(`^([!-~]{1,250}\.[0-9a-f]{8,64}) max_ttl=([0-9a-z.]{1,20})$`)
 
 // serverOf returns the server of an epoch; "" of none.
 func serverOf(epoch string) string { return epoch[:max(0, strings.LastIndexByte(epoch, '.'))] }
@@ -255,10 +268,10 @@ func (d *Driver) origin() origin {
 // Epoch returns that of the last answer; "" before the first one.
 func (d *Driver) Epoch() string { return d.origin().epoch }
 
-// note notes an answer. before is what was known when the call began. Unless the store went back, the
-// answer is of the same epoch and not from before that. ok is false if another call has noticed that
-// meanwhile: the answer may be of either store. A server may replace another. Servers that take turns all
-// accept writes, and then no lease means anything.
+// note notes an answer. before is what was known when the call began: unless the store went back, the answer
+// is of the same epoch, and no older. ok is false if another call has noticed that meanwhile: the answer may
+// be of either store. A server may replace another. If they take turns all accept writes, and no lease
+// counts.
 func (d *Driver) note(epoch string, position, next uint64, before *origin) (o origin, ok bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -268,14 +281,12 @@ func (d *Driver) note(epoch string, position, next uint64, before *origin) (o or
 	if before.epoch != "" && (epoch != before.epoch || position < before.position) {
 		d.known = origin{wentBack: before.wentBack + 1, backTo: next}
 		if server, last := serverOf(epoch), serverOf(before.epoch); server != last {
-			if replaced, ok := d.former[server]; ok && time.Since(replaced) < d.MaxTTL {
-				err = fmt.Errorf("%w: two servers, or tables of one name, take turns behind this address: %q and %q; "+
-					"all members must write to one (a single primary, no round robin, no read-write splitting)", backend.ErrDenied, server, last)
+			maps.DeleteFunc(d.former, func(_ string, at time.Time) bool { return time.Since(at) >= d.MaxTTL })
+			if _, ok := d.former[server]; ok {
+				err = fmt.Errorf("%w: two servers, or tables of one name, take turns behind this address: "+
+					"%q and %q; all members must write to one (a single primary, no round robin, "+
+					"no read-write splitting)", backend.ErrDenied, server, last)
 			}
-			if d.former == nil {
-				d.former = map[string]time.Time{}
-			}
-			maps.DeleteFunc(d.former, func(_ string, replaced time.Time) bool { return time.Since(replaced) >= d.MaxTTL })
 			d.former[last] = time.Now()
 		}
 	}
@@ -301,7 +312,8 @@ func (d *Driver) FailWith(err error, s *Survey) error {
 		return nil
 	}
 	class, more := backend.Class(err), ""
-	if d.Dialect.Fault(err).Denied && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if d.Dialect.Fault(err).Denied && !ended {
 		class = backend.ErrDenied
 		if s != nil {
 			more = d.Dialect.Hint(err, s)
@@ -311,4 +323,61 @@ func (d *Driver) FailWith(err error, s *Survey) error {
 		return fmt.Errorf("%w%s", err, more)
 	}
 	return fmt.Errorf("%w: %w%s", class, err, more)
+}
+
+// Noted says that something may have changed.
+func (d *Driver) Noted() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count++
+	if d.changed != nil {
+		close(d.changed)
+		d.changed = nil
+	}
+}
+
+// Position is how often something may have changed, plus one.
+func (d *Driver) Position() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count + 1
+}
+
+// Listen calls on whenever the position has grown, until on returns false. wait waits for that.
+func (d *Driver) Listen(ctx context.Context, position uint64,
+	on func([]lease.Item, uint64) bool, wait func(context.Context, uint64) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.Context, cancel)()
+	for {
+		now := d.Position()
+		if position == 0 || position > now || position < now && !on(nil, now) {
+			return nil
+		}
+		if position == now {
+			if err := wait(ctx, now); err != nil {
+				return err
+			}
+		}
+		position = now
+	}
+}
+
+// Wait waits until the position is not the given one.
+func (d *Driver) Wait(ctx context.Context, position uint64) error {
+	d.mu.Lock()
+	if d.changed == nil {
+		d.changed = make(chan struct{})
+	}
+	changed, now := d.changed, d.count+1
+	d.mu.Unlock()
+	if position != now {
+		return nil
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -4,15 +4,69 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// maxName is how many characters a schema's name may have. Servers allow 63 and 64.
-const maxName = 64
+const (
+	defaultPrefix = "election"
+	defaultMaxTTL = 15 * time.Second
+	greatestTTL   = 5 * time.Minute
+	maxName       = 64 // characters of a schema's name; servers allow 63 and 64
+)
+
+// A Table is the name of the table, with its schema if one was given.
+type Table struct{ Quote, Schema, Prefix string }
+
+// NewTable checks names. A schema may have any printable name that a server allows; letters says which a
+// prefix may have: a part of a regular expression.
+func NewTable(quote, letters, schema, prefix string) (Table, error) {
+	t := Table{quote, schema, cmp.Or(prefix, defaultPrefix)}
+	if clean.Text(schema, maxName, false) != schema {
+		return t, fmt.Errorf("schema is %.80q; it must be up to %d printable characters", schema, maxName)
+	}
+	if !regexp.MustCompile("^[" + letters + "_][" + letters + "0-9_]{0,47}$").MatchString(t.Prefix) {
+		return t, fmt.Errorf("prefix is %.60q; it must be 1 to 48 ASCII letters (%s), digits and "+
+			"underscores and not begin with a digit", t.Prefix, letters)
+	}
+	return t, nil
+}
+
+// String returns the quoted name.
+func (t Table) String() string {
+	name := Quoted(t.Name(), t.Quote)
+	if t.Schema != "" {
+		name = Quoted(t.Schema, t.Quote) + "." + name
+	}
+	return name
+}
+
+// Name returns the name without the schema.
+func (t Table) Name() string { return t.Prefix + "_item" }
+
+// Quoted returns a name as statements have it.
+func Quoted(name, quote string) string {
+	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote
+}
+
+// Begin returns what is wrong with the greatest TTL, or if not just one of the sources is given.
+func (d *Driver) Begin(maxTTL time.Duration, sources string, given ...bool) error {
+	count := len(slices.DeleteFunc(given, func(is bool) bool { return !is }))
+	d.MaxTTL, d.former = cmp.Or(maxTTL, defaultMaxTTL), map[string]time.Time{}
+	d.Context, d.End = context.WithCancel(context.Background())
+	switch {
+	case count != 1:
+		return fmt.Errorf("set dsn or dsn_file, in a program exactly one of %s; %d are set", sources, count)
+	case d.MaxTTL < d.MinTTL || d.MaxTTL > greatestTTL:
+		return fmt.Errorf("max_ttl is %v, it must be %v to %v", d.MaxTTL, d.MinTTL, greatestTTL)
+	}
+	return nil
+}
 
 // A Survey is what a server says about where the table is.
 type Survey struct {
@@ -22,7 +76,7 @@ type Survey struct {
 	Doubt   string   // why Default may be somebody else's choice; "": it is not
 	Other   string   // a schema that has such a table, and to which nobody is led; "": none
 	Account string   // as statements have it; "": it is not known
-	Hint    string   // what an administrator can do about a table that is not there, or cannot be used: "; …", or ""
+	Hint    string   // what an administrator can do about a missing or unusable table: "; …", or ""
 }
 
 // Elsewhere says in which other schemas there is a table of the name: "; …", or "".
@@ -37,13 +91,7 @@ func (s *Survey) Elsewhere(t Table) string {
 		": correct the configuration, or start this process again if it was moved there"
 }
 
-func names(schemas []string) string {
-	shown := make([]string, len(schemas))
-	for i, schema := range schemas {
-		shown[i] = clean.Text(schema, maxName, false)
-	}
-	return strings.Join(shown, ", ")
-}
+func names(schemas []string) string { return clean.Text(strings.Join(schemas, ", "), 8*maxName, false) }
 
 // Place returns the table with its schema. If no schema was named, the first answer of a server settles it
 // for as long as the Driver is used, whatever connections are told afterwards.
@@ -60,12 +108,10 @@ func (d *Driver) Place(ctx context.Context) (Table, error) {
 	if err == nil && len(s.Found) == 0 {
 		err = fmt.Errorf("%w: there is no table %s in %s%s", backend.ErrDenied, d.Table, s.Where, s.Hint)
 	}
-	if err != nil {
-		return d.Table, err
+	if err == nil {
+		d.settled.CompareAndSwap(nil, &t)
 	}
-
-	d.settled.CompareAndSwap(nil, &t)
-	return d.Settled(), nil
+	return d.Settled(), err
 }
 
 // Settled is the table as it stands in statements. Place has returned it before.
@@ -108,9 +154,10 @@ func (d *Driver) create(ctx context.Context, s *Survey) error {
 	return err
 }
 
-// CreateTables creates the table if it is not there. Who calls it takes the default for what is meant, unless
-// some schema has a table already.
-func (d *Driver) CreateTables(ctx context.Context) error {
+// CreateTables creates the table if it does not exist. The account needs CREATE. Whoever calls it means the
+// schema to which the account's connections lead, unless another one has a table already.
+func (b *Backend) CreateTables(ctx context.Context) error {
+	d := b.driver
 	s, err := d.Dialect.Survey(ctx)
 	s.Doubt = ""
 	if err == nil {
@@ -122,8 +169,10 @@ func (d *Driver) CreateTables(ctx context.Context) error {
 	return nil
 }
 
-// Prepare implements [backend.Preparer]. Where a missing table belongs is in doubt, it makes none.
-func (d *Driver) Prepare(ctx context.Context) error {
+// Prepare implements [backend.Preparer]. It creates a missing table if the account may, there is no doubt
+// where it belongs, and KeepSchema of the Options is not set.
+func (b *Backend) Prepare(ctx context.Context) error {
+	d := b.driver
 	if d.KeepSchema {
 		return nil
 	}

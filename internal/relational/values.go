@@ -1,23 +1,23 @@
 package relational
 
 import (
+	"cmp"
 	"hash/maphash"
 	"time"
 
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A Decode returns the value of an item with this text; nil if it is invalid.
-type Decode func(k lease.Key, text []byte) lease.Value
+// A decode returns the value of an item with this text; nil if it is invalid.
+type decode func(k lease.Key, text []byte) lease.Value
 
 func decodeEach(k lease.Key, text []byte) lease.Value { return lease.Decode(k.Kind, text) }
 
 // values are what a large reading has decoded. A follower of thousands reads all of them once for each
 // renewal, and hardly any has changed: to decode them again was half of what it cost.
 type values struct {
-	seed maphash.Seed
-	of   map[lease.Key]value
-	at   time.Time // when they were kept
+	of map[lease.Key]value
+	at time.Time // when they were kept
 }
 
 type value struct {
@@ -25,22 +25,20 @@ type value struct {
 	hash uint64 // of its text
 }
 
-// largeReading is the number of keys from which values are kept.
-const largeReading = 256
+const largeReading = 256 // keys, from which values are kept
 
-// decoder returns the Decode of a reading of n keys, and what keeps its values for the next one.
-func (d *Driver) decoder(n int) (decode Decode, keep func()) {
+var seed = maphash.MakeSeed()
+
+// decoder returns the decode of a reading of n keys, and what keeps its values for the next one.
+func (d *Driver) decoder(n int) (decode decode, keep func()) {
 	if n < largeReading {
 		return decodeEach, func() {}
 	}
-	last := d.values.Load()
-	if last == nil {
-		last = &values{seed: maphash.MakeSeed()}
-	}
-	now := &values{seed: last.seed, of: make(map[lease.Key]value, n)}
+	last := cmp.Or(d.values.Load(), &values{})
+	now := &values{of: make(map[lease.Key]value, n)}
 
 	decode = func(k lease.Key, text []byte) lease.Value {
-		v, hash := last.of[k], maphash.Bytes(now.seed, text)
+		v, hash := last.of[k], maphash.Bytes(seed, text)
 		if v.Value == nil || v.hash != hash {
 			v = value{decodeEach(k, text), hash}
 		}

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxChanges   = 500             // changes in one transaction
-	lockPatience = 2 * time.Second // for how long a change is tried again whose row is locked by somebody else, or half of the call
+	lockPatience = 2 * time.Second // how long a change whose row is locked is tried again, or half a call
 )
 
 // A Batch is the changes of one transaction.
@@ -24,7 +24,7 @@ type Batch struct {
 	Position uint64      // the server's must not be before
 	Rows     []Row       // may be empty: then there is only Verify
 	Notify   bool        // others, if a change is made
-	Verify   [][3]string // kinds, names and versions of items that are compared after the commit, in the same message
+	Verify   [][3]string // kinds, names and versions to compare after the commit, in the same message
 
 	Inserts, Updates, Deletes bool // some row
 }
@@ -39,7 +39,6 @@ type Row struct {
 	Put     int     // 0: the item is only checked
 }
 
-// MarshalJSON implements [json.Marshaler].
 func (r Row) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{r.Change, r.Kind, r.Name, r.Version, r.Value, r.Former, r.Put})
 }
@@ -72,7 +71,8 @@ type writing struct {
 }
 
 // Write implements [lease.Driver]. Changes share transactions.
-func (d *Driver) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
+func (d *Driver) Write(ctx context.Context, epoch string, wentBack int,
+	changes []lease.Change, verify []lease.Item) (lease.Written, error) {
 	d.dropOld()
 	w := writing{Driver: d, epoch: epoch, before: d.origin(), changes: changes, verify: [][3]string{}}
 	if w.before.epoch != "" && (w.before.epoch != epoch || w.before.wentBack != wentBack) {
@@ -117,8 +117,7 @@ func (w *writing) run(ctx context.Context) error {
 
 	from := 0
 	for _, part := range later {
-		b := &Batch{Epoch: w.epoch, Position: w.before.position, Rows: []Row{}, Verify: part}
-		c, err := w.change(ctx, b)
+		c, err := w.change(ctx, &Batch{Rows: []Row{}, Verify: part})
 		if err != nil {
 			return err
 		}
@@ -158,18 +157,20 @@ func (w *writing) send(ctx context.Context, part [][]Row) error {
 		}
 		if time.Now().After(until) {
 			for _, rows := range part {
-				w.Results[rows[0].Change].Err = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it: "+
-					"somebody's, or a member's whose COMMIT waits for a disk or a replica", backend.ErrUnavailable)
+				w.Results[rows[0].Change].Err = errLocked
 			}
 			return nil
 		}
 		select {
-		case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)): // writers that lock each other out must not do so again
+		case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)): // or two would meet again
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
+
+var errLocked = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it: somebody's, "+
+	"or a member's whose COMMIT waits for a disk or a replica", backend.ErrUnavailable)
 
 // try sends one transaction, and sets the results. It returns the changes whose rows were locked.
 func (w *writing) try(ctx context.Context, part [][]Row) (busy [][]Row, err error) {
@@ -188,7 +189,8 @@ func (w *writing) try(ctx context.Context, part [][]Row) (busy [][]Row, err erro
 		case state == Refused:
 			w.Results[i].Outcome = backend.Refused
 		default:
-			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: w.written(&w.changes[i], c.Transaction)}
+			items := w.written(&w.changes[i], c.Transaction)
+			w.Results[i] = lease.Result{Outcome: backend.Granted, Items: items}
 		}
 	}
 	return busy, nil
@@ -196,22 +198,23 @@ func (w *writing) try(ctx context.Context, part [][]Row) (busy [][]Row, err erro
 
 // change sends a batch, and makes sure that the store is the one that was read.
 func (w *writing) change(ctx context.Context, b *Batch) (Changed, error) {
+	b.Epoch, b.Position = w.epoch, w.before.position
 	c, err := w.Dialect.Change(ctx, b)
-	if err == nil && c.States == nil {
-		err = lease.ErrEpoch
-	}
 	if err != nil {
 		return c, err
 	}
-	if o, ok, err := w.note(w.epoch, c.Position, c.Next, &w.before); err != nil || !ok || o.wentBack != w.before.wentBack {
+	if c.States == nil {
 		return c, lease.ErrEpoch
 	}
-	return c, nil
+	o, ok, err := w.note(w.epoch, c.Position, c.Next, &w.before)
+	if err != nil || !ok || o.wentBack != w.before.wentBack {
+		err = lease.ErrEpoch
+	}
+	return c, err
 }
 
-// batch returns changes as a batch.
 func (w *writing) batch(part [][]Row) *Batch {
-	b := &Batch{Epoch: w.epoch, Position: w.before.position, Rows: slices.Concat(part...), Verify: w.verify}
+	b := &Batch{Rows: slices.Concat(part...), Verify: w.verify}
 	for _, rows := range part {
 		b.Notify = b.Notify || w.changes[rows[0].Change].Notify
 	}
@@ -223,7 +226,6 @@ func (w *writing) batch(part [][]Row) *Batch {
 	return b
 }
 
-// rowsOf returns the rows of the i-th change.
 func rowsOf(i int, c *lease.Change) (rows []Row) {
 	add := func(it *lease.Item, value lease.Value, put int) {
 		r := Row{Change: i, Key: it.Key, Version: it.Version, Put: put}
@@ -244,12 +246,12 @@ func rowsOf(i int, c *lease.Change) (rows []Row) {
 	return rows
 }
 
-// written returns the items of a change that a transaction has made.
 func (w *writing) written(c *lease.Change, transaction string) (items []lease.Item) {
 	for _, p := range c.Put {
 		it := lease.Item{Key: p.Over.Key, Age: -1}
 		if p.Value != nil {
-			it.Version, it.Created, it.Age = w.Dialect.Version(transaction, it.Key, lease.Encode(p.Value)), p.Over.Created, 0
+			it.Version, it.Age = w.Dialect.Version(transaction, it.Key, lease.Encode(p.Value)), 0
+			it.Created = p.Over.Created
 			if p.Over.Version == "" {
 				it.Created = transaction
 			}
@@ -257,4 +259,29 @@ func (w *writing) written(c *lease.Change, transaction string) (items []lease.It
 		items = append(items, it)
 	}
 	return items
+}
+
+// JSON returns the data of a message: strings, numbers, and structs and lists of them.
+func JSON(data any) string {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // cannot happen
+	}
+	return string(text)
+}
+
+// maxMessage is how many bytes of JSON one message has. In base64 and with its statements that is less than 1
+// MiB, the least that anybody sets max_allowed_packet of MySQL or MariaDB to.
+const maxMessage = 700 << 10
+
+// cut returns what fits into one message each, in this order; one empty part of nothing.
+func cut[T any](all []T) (parts [][]T) {
+	from, size := 0, 0
+	for i, one := range all {
+		n := len(JSON(one)) + 1
+		if size += n; size > maxMessage && i > from {
+			parts, from, size = append(parts, all[from:i]), i, n
+		}
+	}
+	return append(parts, all[from:])
 }
