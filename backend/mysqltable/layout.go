@@ -28,16 +28,12 @@ type shape struct {
 }
 
 var shapes = map[Layout]shape{
-	LastActiveTime: {"service_id", "leader_id", "last_active_time", 128, "last_active_time <= now() - interval %d second", false, 0},
-	LastSeenActive: {"name", "node", "last_seen_active", 128, "last_seen_active < date_sub(now(), interval %d second)", true, 5 * time.Second},
-	UpdateTime:     {"service_id", "leader_id", "update_time", 50, "timestampdiff(second, update_time, now()) > %d", true, 30 * time.Second},
-}
-
-// names fills the names of table and columns into the texts of statements.
-func (s shape) names(o Options) *strings.Replacer {
-	expired := fmt.Sprintf(s.expired, int64(o.Threshold/time.Second))
-	return strings.NewReplacer("{table}", "`"+strings.ReplaceAll(o.Table, "`", "``")+"`", "{key}", s.key, "{holder}", s.holder, "{at}", s.time,
-		"{expired}", "COALESCE("+expired+" OR "+s.time+" = '"+sealed+"', FALSE)")
+	LastActiveTime: {"service_id", "leader_id", "last_active_time", 128,
+		"last_active_time <= now() - interval %d second", false, 0},
+	LastSeenActive: {"name", "node", "last_seen_active", 128,
+		"last_seen_active < date_sub(now(), interval %d second)", true, 5 * time.Second},
+	UpdateTime: {"service_id", "leader_id", "update_time", 50,
+		"timestampdiff(second, update_time, now()) > %d", true, 30 * time.Second},
 }
 
 // Two times have a meaning for this module. Both are within a TIMESTAMP's range in every time
@@ -47,12 +43,9 @@ const (
 	sealed  = "2038-01-19 03:14:07" // the election has moved to another store
 )
 
-// grantMark ends a holder of this module: the term.
-var grantMark = regexp.MustCompile(`#([0-9a-f]{16})$`)
-
-// holderOf returns the holder that the row names while a candidate of this module leads in
-// this term: its id, as far as it is printable ASCII and fits, and a mark that no other grant
-// shares. So a statement that arrives late does not affect another grant.
+// holderOf returns the holder that the row names while a candidate of this module leads in this term: its id,
+// as far as it is printable ASCII and fits, and a mark that no other grant shares, so that a late statement
+// does not affect another grant.
 func (s shape) holderOf(id string, term uint64) string {
 	id = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -67,9 +60,10 @@ func (s shape) holderOf(id string, term uint64) string {
 func mark(term uint64) string { return fmt.Sprintf("#%016x", term) }
 
 // termOf returns the term of a holder of this module, or 0.
-func termOf(holder string) (term uint64) {
-	if m := grantMark.FindStringSubmatch(holder); m != nil {
-		term, _ = strconv.ParseUint(m[1], 16, 64)
+func termOf(holder string) uint64 {
+	term, _ := strconv.ParseUint(holder[max(0, len(holder)-16):], 16, 64)
+	if !strings.HasSuffix(holder, mark(term)) {
+		return 0
 	}
 	return term
 }

@@ -20,24 +20,21 @@ type table struct {
 	options Options
 	shape   shape
 	zone    *time.Location
-	names   *strings.Replacer
-	checked atomic.Bool // its time is a TIMESTAMP
+	names   *strings.Replacer // of table and columns in statements
+	checked atomic.Bool       // its time is a TIMESTAMP
 
 	// lifetime is for how long a row is safe from the other programs, and how long one of theirs is watched.
 	lifetime time.Duration
 }
 
-// chunk is how many elections one message is about.
-const chunk = 500
+const chunk = 500 // elections in one message
 
-// Close implements [beside.Lock].
 func (t *table) Close() error { return nil }
 
 // state says what a row means. Each row that is not ours is watched for as long as one of another program's
-// may be relied on, also one that an operator has deleted: the program that led by it may not have read it
-// since.
-func (t *table) state(r *row) beside.State {
-	s := beside.State{Sealed: r.time == sealed, Watch: t.lifetime, Version: "no row", Seen: *r}
+// may be relied on, also a deleted one: the program that led by it may not have read it since.
+func (t *table) state(r row) beside.State {
+	s := beside.State{Sealed: r.time == sealed, Watch: t.lifetime, Version: "no row", Seen: r}
 	switch {
 	case !r.found:
 		return s
@@ -49,8 +46,7 @@ func (t *table) state(r *row) beside.State {
 		s.Firm = s.Term == 0 && !r.expired
 	}
 
-	// When clocks spring forward, a row that was written a second before is an hour old to the other
-	// programs.
+	// When clocks spring forward, a row of a second before is an hour old to the other programs.
 	now := r.now.In(t.zone)
 	_, before := now.Zone()
 	if _, end := now.ZoneBounds(); !end.IsZero() {
@@ -61,35 +57,31 @@ func (t *table) state(r *row) beside.State {
 	return s
 }
 
-// Read implements [beside.Lock].
 func (t *table) Read(ctx context.Context, elections []string) (states []beside.State, err error) {
 	for part := range slices.Chunk(elections, chunk) {
 		rows, err := t.read(ctx, "read", part)
 		if err != nil {
 			return nil, err
 		}
-		for i := range rows {
-			s := t.state(&rows[i])
-			s.Err = t.check(part[i])
+		for _, name := range part {
+			s := t.state(rows[name])
+			s.Err = t.check(name)
 			states = append(states, s)
 		}
 	}
 	return states, nil
 }
 
-// Take implements [beside.Lock].
-func (t *table) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
-	results := make([]beside.Result, len(takings))
+func (t *table) Take(ctx context.Context, takings []beside.Taking) (results []beside.Result, err error) {
 	for i := range takings {
-		was := takings[i].Was.Seen.(row)
-		results[i] = t.take(ctx, &takings[i].Owned, &was)
+		results = append(results, t.take(ctx, &takings[i].Owned, takings[i].Was.Seen.(row)))
 	}
 	return results, nil
 }
 
 // take takes a row, or makes it. The statement is pinned to the holder and the time that were read, and if
 // they are another program's, to its own comparison.
-func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Result {
+func (t *table) take(ctx context.Context, o *beside.Owned, was row) beside.Result {
 	key, holder, at, statement := text(o.Election), text(t.shape.holderOf(o.ID, o.Term)), "NOW()", takeSQL
 	if o.Sealed {
 		at = "'" + sealed + "'"
@@ -106,16 +98,16 @@ func (t *table) take(ctx context.Context, o *beside.Owned, was *row) beside.Resu
 	switch {
 	case err != nil:
 		return beside.Result{Err: err}
-	case !rows[0].found && !was.found:
-		return beside.Result{Err: fmt.Errorf("mysqltable: acquire %q: %w: no row can be added to %s: "+
-			"it takes another key for the same, or its AUTO_INCREMENT is used up",
-			o.Election, backend.ErrDenied, t.options.Table)}
+	case !rows[o.Election].found && !was.found:
+		err = fmt.Errorf("mysqltable: acquire %q: %w: no row can be added to %s: it takes another key "+
+			"for the same, or its AUTO_INCREMENT is used up", o.Election, backend.ErrDenied, t.options.Table)
+		return beside.Result{Err: err}
 	}
-	return t.result(&rows[0], o)
+	return t.result(rows[o.Election], o)
 }
 
 // result says what a row that was read after a write means to who wrote it.
-func (t *table) result(r *row, o *beside.Owned) beside.Result {
+func (t *table) result(r row, o *beside.Owned) beside.Result {
 	s := t.state(r)
 	if r.holder != t.shape.holderOf(o.ID, o.Term) {
 		return beside.Result{Outcome: backend.Refused, State: s}
@@ -129,8 +121,8 @@ func (t *table) result(r *row, o *beside.Owned) beside.Result {
 		trust = min(trust, s.Most)
 	}
 	if trust <= 0 || o.Sealed && !s.Sealed {
-		err := fmt.Errorf("mysqltable: %q: %w: the row was written %v ago, by the server's clock, and is not renewed: somebody else may have locked it",
-			o.Election, backend.ErrUnavailable, r.age)
+		err := fmt.Errorf("mysqltable: %q: %w: the row was written %v ago, by the server's clock, and is "+
+			"not renewed: somebody else may have locked it", o.Election, backend.ErrUnavailable, r.age)
 		return beside.Result{State: s, Err: err}
 	}
 	return beside.Result{Outcome: backend.Granted, ValidFor: trust, State: s}
@@ -144,46 +136,41 @@ func (t *table) Keep(ctx context.Context, owned []beside.Owned) (results []besid
 		for i, o := range part {
 			names[i], pairs[i] = o.Election, pair(o.Election, t.shape.holderOf(o.ID, o.Term))
 		}
-		rows, err := t.renew(ctx, names, pairs)
+
+		what := fmt.Sprintf("renew %d rows", len(part))
+		unlocked, err := t.query(ctx, what, t.statement(unlockedSQL, strings.Join(pairs, ", ")))
+		if err != nil {
+			return results, err
+		}
+		pairs = []string{"(NULL, NULL)"}
+		for _, cells := range unlocked {
+			pairs = append(pairs, pair(string(cells[0]), string(cells[1])))
+		}
+		rows, err := t.read(ctx, what, names, t.statement(renewSQL, strings.Join(pairs, ", ")))
 		if err != nil {
 			return results, err
 		}
 		for i := range part {
-			results = append(results, t.kept(ctx, &rows[i], &part[i]))
+			results = append(results, t.kept(ctx, rows[names[i]], &part[i]))
 		}
 	}
 	return results, nil
 }
 
-// renew renews those rows that nobody else has locked, and reads all.
-func (t *table) renew(ctx context.Context, elections, pairs []string) ([]row, error) {
-	what := fmt.Sprintf("renew %d rows", len(elections))
-	unlocked, err := t.query(ctx, what, t.statement(unlockedSQL, strings.Join(pairs, ", ")))
-	if err != nil {
-		return nil, err
-	}
-	pairs = []string{"(NULL, NULL)"}
-	for _, cells := range unlocked {
-		pairs = append(pairs, pair(string(cells[0]), string(cells[1])))
-	}
-	return t.read(ctx, what, elections, t.statement(renewSQL, strings.Join(pairs, ", ")))
-}
-
-// kept says what has become of a row that was to be renewed. One that is to be sealed, or no longer, is taken
-// once more as it is.
-func (t *table) kept(ctx context.Context, r *row, o *beside.Owned) beside.Result {
+// kept says what has become of a row that was to be renewed. One to be sealed, or no longer, is taken again.
+func (t *table) kept(ctx context.Context, r row, o *beside.Owned) beside.Result {
 	result := t.result(r, o)
 	if r.holder == t.shape.holderOf(o.ID, o.Term) && o.Sealed != (r.time == sealed) {
 		result = t.take(ctx, o, r)
 	}
 	if result.Outcome == backend.Refused {
-		result.Err = fmt.Errorf("mysqltable: %q: the row in %s was deleted, or names another: %.128q", o.Election, t.options.Table, result.State.Who)
+		result.Err = fmt.Errorf("mysqltable: %q: the row in %s was deleted, or names another: %.128q",
+			o.Election, t.options.Table, result.State.Who)
 	}
 	return result
 }
 
-// Drop implements [beside.Lock]. A row that was dropped has a blank holder, and a time long ago if it is not
-// sealed.
+// Drop implements [beside.Lock]. A dropped row has a blank holder, and a time long ago if it is not sealed.
 func (t *table) Drop(ctx context.Context, owned []beside.Owned) error {
 	for part := range slices.Chunk(owned, chunk) {
 		statements := make([]string, len(part))
@@ -207,7 +194,6 @@ func (t *table) Listen(ctx context.Context, _ []string) error {
 	return ctx.Err()
 }
 
-// Preflight implements [beside.Lock].
 func (t *table) Preflight(ctx context.Context, elections []string) []error {
 	_, err := t.query(ctx, "preflight", t.statement(noUpdateSQL), t.statement(noInsertSQL))
 	return slices.Repeat([]error{err}, len(elections))

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/beside"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/internal/relational"
 )
 
 // Name is how this backend is registered.
@@ -20,10 +22,9 @@ const DefaultPrefix = "election_shared"
 // Options says which table to share, and how the other programs use it. All members of this
 // module must have the same options.
 type Options struct {
-	// MySQL says where the server is. The other programs' table is in the schema of this
-	// module's own one. Prefix names that: default DefaultPrefix. A backend/mysql to which these
-	// elections move must have another.
-	MySQL mysql.Options
+	// MySQL says where the server is. The other programs' table is in the schema of this module's own one.
+	// Prefix names that: default DefaultPrefix. A backend/mysql to which these elections move needs another.
+	MySQL mysql.Options `yaml:",inline"`
 
 	// Table is the other programs' table. Default: "leader_election".
 	Table string
@@ -31,14 +32,13 @@ type Options struct {
 	// Layout is the table's shape. There is no default.
 	Layout Layout
 
-	// Threshold is the time without a renewal after which the other programs take over;
-	// the least one, if they differ. Whole seconds, at least 3. Default: 5 s with
-	// LastSeenActive, 30 s with UpdateTime, none with LastActiveTime.
+	// Threshold is the time without a renewal after which the other programs take over; the least one, if
+	// they differ. Whole seconds, at least 3. Default: 5 s with LastSeenActive, 30 s with UpdateTime, none
+	// with LastActiveTime.
 	Threshold time.Duration
 
-	// Zone is the time zone of the other programs' sessions, such as Europe/Berlin, if it
-	// has daylight saving time: no member of this module leads across the moment at which
-	// its clocks spring forward. Default: UTC.
+	// Zone is the time zone of the other programs' sessions, such as Europe/Berlin, if it has daylight
+	// saving time: no member leads across the moment at which clocks spring forward. Default: UTC.
 	Zone string
 }
 
@@ -53,22 +53,16 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options
 
 func init() {
 	type section struct {
-		mysql.Options `yaml:",inline"`
-		Table         string        `yaml:"table" json:"table"`
-		Layout        Layout        `yaml:"layout" json:"layout"`
-		Threshold     time.Duration `yaml:"threshold" json:"threshold"`
-		Zone          string        `yaml:"zone" json:"zone"`
-		Create        bool          `yaml:"create_tables" json:"create_tables"`
+		Options
+		CreateTables bool
 	}
-	backend.Register(Name, section{Create: true}, func(c section) (*Backend, error) {
-		c.KeepSchema = !c.Create
-		o := Options{MySQL: c.Options, Table: c.Table, Layout: c.Layout, Threshold: c.Threshold, Zone: c.Zone}
-		return Open(o)
+	backend.Register(Name, section{CreateTables: true}, func(c section) (*Backend, error) {
+		c.MySQL.KeepSchema = !c.CreateTables
+		return Open(c.Options)
 	})
 }
 
-// Open checks o and returns a Backend. It does not contact the server, which may be down:
-// the first call does.
+// Open checks o and returns a Backend. The server may be down: the first call connects to it.
 func Open(o Options) (*Backend, error) {
 	t, err := newTable(o)
 	if err != nil {
@@ -82,32 +76,38 @@ func Open(o Options) (*Backend, error) {
 	return &Backend{beside.New(Name, t.server, t, t.lifetime-2*time.Second), t.server}, nil
 }
 
-// CreateTables creates this module's own table, as that of [mysql.Backend] does.
+// CreateTables creates this module's own table.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.inner.CreateTables(ctx) }
 
-// Prepare implements [backend.Preparer] for this module's own table. The other programs' one is left alone.
+// Prepare implements [backend.Preparer] for this module's own table.
 func (b *Backend) Prepare(ctx context.Context) error { return b.inner.Prepare(ctx) }
 
 // newTable checks options and fills in defaults. The table has no server yet.
 func newTable(o Options) (*table, error) {
 	s, ok := shapes[o.Layout]
 	if !ok {
-		return nil, fmt.Errorf("layout is %.40q; it must be last_active_time, last_seen_active or update_time: the column of the table that has the time", o.Layout)
+		return nil, fmt.Errorf("layout is %.40q; it must be last_active_time, last_seen_active or "+
+			"update_time: the column of the table that has the time", o.Layout)
 	}
-	o.Table = cmp.Or(o.Table, "leader_election")
-	o.Threshold = cmp.Or(o.Threshold, s.threshold)
+	o.Table, o.Threshold = cmp.Or(o.Table, "leader_election"), cmp.Or(o.Threshold, s.threshold)
 	zone, err := time.LoadLocation(o.Zone)
 
 	switch {
 	case o.Threshold < 3*time.Second || o.Threshold > time.Hour || o.Threshold%time.Second != 0:
-		return nil, fmt.Errorf("threshold is %v; it must be 3 s to 1 h, in whole seconds: the time after which the other programs take over", o.Threshold)
+		return nil, fmt.Errorf("threshold is %v; it must be 3 s to 1 h, in whole seconds: "+
+			"the time after which the other programs take over", o.Threshold)
 	case err != nil:
-		return nil, fmt.Errorf("zone is %.60q; it must be a name such as Europe/Berlin, and this system must know it", o.Zone)
+		return nil, fmt.Errorf("zone is %.60q; it must be a name, such as Europe/Berlin, "+
+			"that this system knows", o.Zone)
 	}
 
-	t := &table{options: o, shape: s, zone: zone, names: s.names(o), lifetime: o.Threshold}
+	t := &table{options: o, shape: s, zone: zone, lifetime: o.Threshold}
 	if s.strict {
 		t.lifetime += time.Second
 	}
+	expired := fmt.Sprintf(s.expired, int64(o.Threshold/time.Second))
+	t.names = strings.NewReplacer("{table}", relational.Quoted(o.Table, "`"),
+		"{key}", s.key, "{holder}", s.holder, "{at}", s.time,
+		"{expired}", "COALESCE("+expired+" OR "+s.time+" = '"+sealed+"', FALSE)")
 	return t, nil
 }

@@ -22,29 +22,34 @@ type row struct {
 }
 
 const (
-	kindSQL = `SELECT DATA_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND COLUMN_NAME = ?`
+	kindSQL = `SELECT DATA_TYPE FROM information_schema.COLUMNS
+ WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND COLUMN_NAME = ?`
 
-	readSQL = `SELECT {key}, {holder}, COALESCE(CAST({at} AS CHAR), ''), COALESCE(TIMESTAMPDIFF(MICROSECOND, {at}, UTC_TIMESTAMP(6)), 1000000000000000),
- TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), {expired} FROM {table} WHERE {key} IN (?)`
+	readSQL = `SELECT {key}, {holder}, COALESCE(CAST({at} AS CHAR), ''),
+ COALESCE(TIMESTAMPDIFF(MICROSECOND, {at}, UTC_TIMESTAMP(6)), 1000000000000000),
+ TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), {expired}
+ FROM {table} WHERE {key} IN (?)`
 
-	// insertSQL never changes a row. It is sent only if there is none, since each use takes an AUTO_INCREMENT
-	// number.
-	insertSQL = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE {key} = {key}`
+	// insertSQL never changes a row. It is sent only if there is none: each use takes an AUTO_INCREMENT.
+	insertSQL = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, ?)
+ ON DUPLICATE KEY UPDATE {key} = {key}`
 
 	takeSQL        = `UPDATE {table} SET {holder} = ?, {at} = ? WHERE {key} = ? AND {holder} = ? AND {at} = ?`
 	takeExpiredSQL = takeSQL + ` AND {expired}`
 
-	// unlockedSQL returns those rows that nobody else has locked. Only they are renewed, so that one election
-	// does not hold up the others.
-	unlockedSQL = `SELECT {key}, {holder} FROM {table} WHERE ({key}, {holder}) IN (?) AND {at} <> '` + sealed + `' FOR UPDATE SKIP LOCKED`
-	renewSQL    = `UPDATE {table} SET {at} = NOW() WHERE ({key}, {holder}) IN (?) AND {at} <> '` + sealed + `'`
+	// unlockedSQL returns the rows that nobody else has locked. Only they are renewed, so none waits.
+	unlockedSQL = `SELECT {key}, {holder} FROM {table}
+ WHERE ({key}, {holder}) IN (?) AND {at} <> '` + sealed + `' FOR UPDATE SKIP LOCKED`
+	renewSQL = `UPDATE {table} SET {at} = NOW() WHERE ({key}, {holder}) IN (?) AND {at} <> '` + sealed + `'`
 
 	// These need the rights of a taking, and change nothing.
 	noUpdateSQL = `UPDATE {table} SET {holder} = '', {at} = NOW() WHERE 1 = 0`
-	noInsertSQL = `INSERT INTO {table} ({key}, {holder}, {at}) SELECT {key}, {holder}, {at} FROM {table} WHERE 1 = 0`
+	noInsertSQL = `INSERT INTO {table} ({key}, {holder}, {at})
+ SELECT {key}, {holder}, {at} FROM {table} WHERE 1 = 0`
 
 	// dropSQL names the key twice, since the table takes "a" and "A" for one.
-	dropSQL = `UPDATE {table} SET {holder} = '', {at} = IF({at} = '` + sealed + `', {at}, '` + vacated + `') WHERE {key} = ? AND CAST({key} AS BINARY) = ? AND RIGHT({holder}, 17) = ?`
+	dropSQL = `UPDATE {table} SET {holder} = '', {at} = IF({at} = '` + sealed + `', {at}, '` + vacated + `')
+ WHERE {key} = ? AND CAST({key} AS BINARY) = ? AND RIGHT({holder}, 17) = ?`
 )
 
 // pair returns a key and a holder as an expression.
@@ -66,7 +71,7 @@ func (t *table) statement(s string, expressions ...string) string {
 func (t *table) check(election string) error {
 	if len(election) > t.shape.width || !plainText.MatchString(election) {
 		return fmt.Errorf("mysqltable: election %.80q: %w: the name is the key in the table, and must be "+
-			"1 to %d characters of printable ASCII, without a blank at either end; choose another name",
+			"1 to %d characters of printable ASCII, without a blank at either end",
 			election, backend.ErrInvalid, t.shape.width)
 	}
 	return nil
@@ -86,48 +91,42 @@ func (t *table) query(ctx context.Context, what string, statements ...string) (r
 	return rows, nil
 }
 
-// checkTable checks once that the table's time is a TIMESTAMP. A DATETIME would be in each program's own
-// zone, hours away from the times of this module.
+// checkTable checks once that the table's time is a TIMESTAMP: a DATETIME is in each program's own zone.
 func (t *table) checkTable(ctx context.Context) error {
 	kinds, err := t.server.Query(ctx, t.statement(kindSQL, text(t.options.Table), text(t.shape.time)))
 	switch {
 	case err != nil:
 		return err
 	case len(kinds) == 0:
-		return fmt.Errorf("%w: there is no table %s with a column %s, or this user may not see it", backend.ErrDenied, t.options.Table, t.shape.time)
+		return fmt.Errorf("%w: there is no table %s with a column %s, or this user may not see it",
+			backend.ErrDenied, t.options.Table, t.shape.time)
 	case !strings.EqualFold(string(kinds[0][0]), "timestamp"):
-		return fmt.Errorf("%w: in %s the column %s is of type %q; it must be a timestamp", backend.ErrDenied, t.options.Table, t.shape.time, kinds[0][0])
+		return fmt.Errorf("%w: in %s the column %s is of type %q; it must be a timestamp",
+			backend.ErrDenied, t.options.Table, t.shape.time, kinds[0][0])
 	}
 	t.checked.Store(true)
 	return nil
 }
 
-// read sends statements, and then reads the rows of elections, in their order. So what it returns is as it
-// stands after the statements, whatever has become of them.
-func (t *table) read(ctx context.Context, what string, elections []string, statements ...string) ([]row, error) {
+// read sends statements first, and then reads the rows of elections, whatever has become of those.
+func (t *table) read(ctx context.Context, what string, of []string, first ...string) (map[string]row, error) {
 	keys := []string{text("")}
-	for _, name := range elections {
+	for _, name := range of {
 		if t.check(name) == nil { // or the table may not know its letters
 			keys = append(keys, text(name))
 		}
 	}
-	answer, err := t.query(ctx, what, append(statements, t.statement(readSQL, strings.Join(keys, ", ")))...)
+	answer, err := t.query(ctx, what, append(first, t.statement(readSQL, strings.Join(keys, ", ")))...)
 	if err != nil {
 		return nil, err
 	}
 
 	found := make(map[string]row, len(answer))
-	for _, cells := range answer {
-		found[string(cells[0])] = row{
-			found: true, holder: string(cells[1]), time: string(cells[2]),
-			age: micros(cells[3]), now: time.UnixMicro(0).Add(micros(cells[4])).UTC(), expired: string(cells[5]) == "1",
-		}
+	for _, c := range answer {
+		found[string(c[0])] = row{found: true, holder: string(c[1]), time: string(c[2]), age: micros(c[3]),
+			now: time.UnixMicro(0).Add(micros(c[4])), expired: string(c[5]) == "1"}
 	}
-	rows := make([]row, len(elections))
-	for i, name := range elections {
-		rows[i] = found[name]
-	}
-	return rows, nil
+	return found, nil
 }
 
 func micros(text []byte) time.Duration {
