@@ -16,8 +16,9 @@ func decodeEach(k lease.Key, text []byte) lease.Value { return lease.Decode(k.Ki
 // values are what a large reading has decoded. A follower of thousands reads all of them once for each
 // renewal, and hardly any has changed: to decode them again was half of what it cost.
 type values struct {
-	of map[lease.Key]value
-	at time.Time // when they were kept
+	seed maphash.Seed
+	of   map[lease.Key]value
+	at   time.Time // when they were kept
 }
 
 type value struct {
@@ -27,18 +28,16 @@ type value struct {
 
 const largeReading = 256 // keys, from which values are kept
 
-var seed = maphash.MakeSeed()
-
 // decoder returns the decode of a reading of n keys, and what keeps its values for the next one.
 func (d *Driver) decoder(n int) (decode decode, keep func()) {
 	if n < largeReading {
 		return decodeEach, func() {}
 	}
-	last := cmp.Or(d.values.Load(), &values{})
-	now := &values{of: make(map[lease.Key]value, n)}
+	last := cmp.Or(d.values.Load(), &values{seed: maphash.MakeSeed()})
+	now := &values{seed: last.seed, of: make(map[lease.Key]value, n)}
 
 	decode = func(k lease.Key, text []byte) lease.Value {
-		v, hash := last.of[k], maphash.Bytes(seed, text)
+		v, hash := last.of[k], maphash.Bytes(now.seed, text)
 		if v.Value == nil || v.hash != hash {
 			v = value{decodeEach(k, text), hash}
 		}
