@@ -24,7 +24,7 @@ const DefaultPrefix = "election_shared"
 type Options struct {
 	// MySQL says where the server is. The other programs' table is in the schema of this module's own one.
 	// Prefix names that: default DefaultPrefix. A backend/mysql to which these elections move needs another.
-	MySQL mysql.Options `yaml:",inline"`
+	MySQL mysql.Options
 
 	// Table is the other programs' table. Default: "leader_election".
 	Table string
@@ -53,12 +53,16 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options
 
 func init() {
 	type section struct {
-		Options
-		CreateTables bool
+		mysql.Options `yaml:",inline"`
+		Table         string        `yaml:"table" json:"table"`
+		Layout        Layout        `yaml:"layout" json:"layout"`
+		Threshold     time.Duration `yaml:"threshold" json:"threshold"`
+		Zone          string        `yaml:"zone" json:"zone"`
+		Create        bool          `yaml:"create_tables" json:"create_tables"`
 	}
-	backend.Register(Name, section{CreateTables: true}, func(c section) (*Backend, error) {
-		c.MySQL.KeepSchema = !c.CreateTables
-		return Open(c.Options)
+	backend.Register(Name, section{Create: true}, func(c section) (*Backend, error) {
+		c.KeepSchema = !c.Create
+		return Open(Options{c.Options, c.Table, c.Layout, c.Threshold, c.Zone})
 	})
 }
 
