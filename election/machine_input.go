@@ -61,8 +61,11 @@ func (in pause) apply(m *machine, now time.Duration) {
 
 func (in resign) apply(m *machine, now time.Duration) {
 	e := in.e
+	if e.term != in.term {
+		return // that leadership is over
+	}
 	m.retryRelease(now, e)
-	if e.phase == phaseLeading && e.term == in.term {
+	if e.phase == phaseLeading {
 		e.waitAfterRelease = m.TTL / 2 // so that others can lead
 		m.stepDown(now, e, ReasonResigned, backend.Released, nil)
 	}

@@ -81,6 +81,10 @@ func TestARequestOfAnotherTermIsIgnored(t *testing.T) {
 		if e.phase != phaseLeading {
 			t.Errorf("the leader of term 7 steps down for a request of term %d", w.Term)
 		}
+		expires := e.expiresAt
+		if m.step(expires, resign{e, w.Term}); e.expiresAt != expires {
+			t.Errorf("the lease of term 7 is waited for longer, because term %d is resigned", w.Term)
+		}
 	}
 }
 
