@@ -49,7 +49,7 @@ func TestNoTableIsMadeOrUsedInAPlaceInDoubt(t *testing.T) {
 			db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = nowhere", db.User))
 			return Options{DSN: db.DSN("")}
 		}},
-		"with a role's own schema": {`these schemas have one: `, func(t *testing.T, db *testbed.PostgresDatabase) Options {
+		"with a role's own schema": {`these schemas have one: public, `, func(t *testing.T, db *testbed.PostgresDatabase) Options {
 			withTable(t, db)
 			db.Exec(t, fmt.Sprintf("CREATE SCHEMA %s AUTHORIZATION %s", db.User, db.User))
 			withTable(t, db, db.User)
