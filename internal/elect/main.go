@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -132,10 +133,17 @@ func addUsage(c *cobra.Command) {
 	}
 }
 
+// load reads the configuration. It also sets ELECTION_CONFIG to the file's absolute path, for the processes
+// that elect starts.
 func (a *app) load() (*config.Config, error) {
 	file := cmp.Or(a.file, os.Getenv("ELECTION_CONFIG"))
 	if _, err := os.Stat("election.yaml"); file == "" && err == nil {
 		file = "election.yaml"
+	}
+	if file != "" {
+		if abs, err := filepath.Abs(file); err == nil {
+			os.Setenv("ELECTION_CONFIG", abs)
+		}
 	}
 	c, err := config.Load(file, config.Options{})
 	if err == nil {

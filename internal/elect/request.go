@@ -105,10 +105,12 @@ func requestText(ctx context.Context, s *store, r backend.Record, q backend.Requ
 	}
 	if q.Kind == backend.Depose {
 		return text + fmt.Sprintf("The store refuses its next renewal, within %v. It ends its work (elect "+
-			"run sends SIGTERM), within %v at most, and does not campaign for %[2]v.", renew, ttl), nil
+			"run sends SIGTERM), within %v at most, releases the lease, and does not campaign for %[2]v. "+
+			"If the release fails, the lease expires after %[2]v more.", renew, ttl), nil
 	}
-	text += fmt.Sprintf("When %q is ready, within %v, the leader ends its work (elect run sends SIGTERM). "+
-		"Then only %[1]q bids for %[3]v, or all if the work outlasts step_down_timeout.", q.ID, renew, ttl)
+	text += fmt.Sprintf("When %q is ready, within %v, the leader ends its work (elect run sends SIGTERM) "+
+		"and releases the lease. Then only %[1]q bids for %[3]v. If the work does not end within "+
+		"step_down_timeout, the lease expires after %[3]v more.", q.ID, renew, ttl)
 	members, err := s.members(ctx)
 	if err == nil && !slices.ContainsFunc(members, func(m backend.Member) bool { return m.ID == q.ID }) {
 		text += "\nNo member with this id has announced itself. Nothing happens until there is one."

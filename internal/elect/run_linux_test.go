@@ -47,14 +47,21 @@ func TestExitCodesArePassedOn(t *testing.T) {
 	}
 }
 
-func TestTheCommandGetsItsTerm(t *testing.T) {
+// With the absolute path of the configuration a nested elect status finds the store from any directory.
+func TestTheCommandGetsItsTermAndConfiguration(t *testing.T) {
 	t.Parallel()
-	env := onFiles(t)
+	env, file := onFiles(t), filepath.Join(testbed.TempDir(t), "election.yaml")
+	here, err := os.Getwd()
+	relative, err2 := filepath.Rel(here, file)
+	if err := errors.Join(err, err2, os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	var last uint64
 	for range 2 {
-		out, code := call(t, env, "run", "a job", "--id", "me", "-q", "--", "sh", "-c", `echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM"`)
+		out, code := call(t, env, "run", "a job", "-c", relative, "--id", "me", "-q", "--",
+			"sh", "-c", `echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM $ELECTION_CONFIG"`)
 		var term uint64
-		if _, err := fmt.Sscanf(out, "a job/me/%d", &term); err != nil || code != 0 {
+		if _, err := fmt.Sscanf(out, "a job/me/%d "+file, &term); err != nil || code != 0 {
 			t.Fatalf("code %d, %v: %s", code, err, out)
 		}
 		if term <= last {

@@ -70,7 +70,8 @@ func (a *app) createTables(ctx context.Context, s *store, args []string) error {
 		Grant(ctx context.Context, account string) error
 	})
 	if grantTo != "" && !ok {
-		return fmt.Errorf("the backend %s grants no rights: see \"elect schema\"", s.config.Backend)
+		return fmt.Errorf("the backend %s grants no rights: execute what \"elect schema\" prints",
+			s.config.Backend)
 	}
 
 	if err := s.within(ctx, creator.CreateTables); err != nil {

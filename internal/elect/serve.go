@@ -50,10 +50,12 @@ elect serve billing --listen 127.0.0.1:0 --for 2s`),
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to listen on; 0.0.0.0:8080: for others")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to listen on; "+
+		"0.0.0.0:8080 to be reached from other machines")
 	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` that requests may have: on loopback in addition "+
 		"to localhost, elsewhere instead of any (default: any)")
-	f.BoolVar(&o.details, "details", false, "also show metadata and error texts, which may name accounts")
+	f.BoolVar(&o.details, "details", false, "also show metadata and error texts, "+
+		"which may name hosts and accounts of the store")
 	f.DurationVar(&o.limit, "for", 0, "end after this time (default: run until SIGTERM or SIGINT)")
 	return c
 }

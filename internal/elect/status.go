@@ -118,6 +118,9 @@ func (r sighting) print(w io.Writer, store string, candidates []electionhttp.Mem
 	switch {
 	case r.Term == 0:
 		line("leader", "nobody has led yet")
+	case r.Forgotten(): // its last leader is the command that has forgotten it
+		line("leader", "nobody; the election was forgotten")
+		line("term", "%d, the last", r.Term)
 	case r.Vacant():
 		line("leader", "nobody; the last was %q, %s", r.LastID, endText(r.End))
 		line("term", "%d, the last", r.Term)

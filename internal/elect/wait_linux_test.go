@@ -83,7 +83,7 @@ func TestPatternsStandForElections(t *testing.T) {
 	if out, code := call(t, env, "forget", "shard/*", "other", "--yes"); code != 0 || strings.Count(out, "is forgotten") != 3 {
 		t.Errorf("code %d: %s", code, out)
 	}
-	if out, code := call(t, env, "status", "shard/1"); code != exitVacant || !strings.Contains(out, ", forgotten") {
+	if out, code := call(t, env, "status", "shard/1"); code != exitVacant || !strings.Contains(out, "the election was forgotten") {
 		t.Errorf("the status of a forgotten election: code %d: %s", code, out)
 	}
 }
