@@ -83,6 +83,10 @@ func New(o Options) (*Backend, error) {
 	if o.Stage != From && !o.Unsealed && !keepsMarks(o.To) {
 		return invalid("the store %q cannot keep the record of a seal", o.To.Guarantees().Name)
 	}
+	if g := b.Guarantees(); g.MaxTTL != 0 && g.MinTTL > g.MaxTTL {
+		return invalid("no TTL suits both stores: one needs %v at least, and %v is the most for both",
+			g.MinTTL, g.MaxTTL)
+	}
 	return b, nil
 }
 

@@ -125,6 +125,7 @@ func TestASecondStoreOfAKindNeedsAName(t *testing.T) {
 		"printable ASCII":     {From: s.open("zk1"), To: s.open("my1"), Stage: both, ToName: "the second zk"},
 		"has 1 to 40":         {From: s.open("1"), To: s.open("my1"), Stage: both}, // nothing is written as no mark
 		"there is no store t": {From: s.open("zk1"), Stage: both},
+		"no TTL suits both":   {From: s.open("short1"), To: s.open("my1"), Stage: both},
 	} {
 		if _, err := migration.New(o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
 			t.Errorf("want an error with %q, got %v", what, err)
