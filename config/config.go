@@ -69,7 +69,7 @@ func Open(ctx context.Context, file string) (*election.Manager, error) {
 
 // Load reads a file and the environment, which overrides the file. It checks syntax, keys, types and the
 // backend's name. It also checks the sections of other stores that this program imports. It does not read
-// files that hold secrets. The error is of class backend.ErrInvalid, or the operating system's.
+// files that hold secrets. The error is of class backend.ErrInvalid, or that of reading the file.
 func Load(file string, o Options) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, o)

@@ -14,7 +14,7 @@ import (
 // An Error is one problem in a configuration. Load, Validate and Open return all
 // problems that they find, joined; errors.As finds the first. An Error is of class backend.ErrInvalid. It
 // never holds a value that could be a secret: of the values in a store's section it shows only numbers,
-// durations and booleans, cut.
+// durations and booleans, cut to 40 bytes.
 type Error struct {
 	Source  string // the file, or the name of an environment variable
 	Line    int    // in the file; 0: none

@@ -26,7 +26,8 @@ var (
 	// ErrOwnCaller is returned by Resign, Leave and Close when a lead function or a callback calls them and
 	// they would have to wait for it: it should return instead. The call has done nothing. It wraps
 	// backend.ErrInvalid.
-	ErrOwnCaller = fmt.Errorf("election: %w: called by a function that it would wait for", backend.ErrInvalid)
+	ErrOwnCaller = fmt.Errorf("election: %w: called by a function that it would wait for: return from it",
+		backend.ErrInvalid)
 
 	// ErrNotReleased is returned by Close, Run, Resign and Leave: the lease has expired before the store
 	// confirmed its release. Another process can lead now, later than after a release.

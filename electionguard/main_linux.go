@@ -161,11 +161,13 @@ func guard(open Open) error {
 	case !ended:
 		return errors.New("the program, or what it has started, lives on; its leases expire by themselves")
 	}
+	ended := time.Now()
 	time.Sleep(h.grace)
 	if err := s.release(h.nonce, held); err != nil {
 		return fmt.Errorf("the program has ended, and its leases were not released: %w", err)
 	}
-	fmt.Fprintln(os.Stderr, "electionguard: the program has ended; what it held is released")
+	fmt.Fprintf(os.Stderr, "electionguard: the program has ended; what it held is released, %v later\n",
+		time.Since(ended).Round(time.Millisecond))
 	return nil
 }
 

@@ -21,7 +21,8 @@ import (
 type Options struct {
 	// Authorize decides about each action: nil allows it. An error is logged; the client sees only 403.
 	// Authorize runs on the request's goroutine, with its context, after the check that it does not come from
-	// another site's page. Default: nil, which allows nothing: POST answers 403.
+	// another site's page. Default: nil, which allows nothing: POST answers 403,
+	// and the page has no buttons.
 	Authorize func(*http.Request, Action) error
 
 	// Details shows the free text of other processes and of the store: the metadata

@@ -72,8 +72,12 @@ func (s *Session) refused(c *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == c {
-		s.why = fmt.Errorf("%s grants no session: it has no majority, expects TLS, or allows this address"+
-			" no more connections (maxClientCnxns): %w", c.RemoteAddr(), err)
+		expects := ""
+		if s.access.TLS == nil {
+			expects = "expects TLS, "
+		}
+		s.why = fmt.Errorf("%s grants no session: it has no majority, %sor allows this address"+
+			" no more connections (maxClientCnxns): %w", c.RemoteAddr(), expects, err)
 		s.wake()
 	}
 }
