@@ -77,7 +77,8 @@ func listenReturns(t *Trial, a, b *client) {
 		for _, result := range []chan error{result, late} {
 			err, ok := t.waitForResult(result, t.TTL/10)
 			if !ok || err != nil {
-				fail("after %s: expected nil from Listen soon, got %v (returned: %v)", s.what, err, ok)
+				fail("after %s: expected nil from Listen within %v, got %v (returned: %v)",
+					s.what, t.TTL/10, err, ok)
 			}
 		}
 		seen = b.read("jobs")

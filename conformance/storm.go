@@ -127,7 +127,7 @@ func (s *storm) finish() {
 	s.heal()
 	t.sleep(4 * t.TTL)
 	t.waitForOneLeader(s.members[:]...)
-	require(expect(len(s.terms) > 1 || s.healed <= 3, len(s.terms), "faults that end leaderships"))
+	require(expect(len(s.terms) > 1 || s.healed <= 3, len(s.terms), "more than one leadership"))
 
 	for _, p := range s.members {
 		p.end(4 * t.TTL)

@@ -194,6 +194,7 @@ func wentBack(l *lab) {
 
 	after := l.read(l.d, key("a"))
 	other := after.Epoch != before.Epoch
-	l.Want(other || after.WentBack != before.WentBack, "the store went back, and its driver says %+v", after)
+	l.Want(other || after.WentBack != before.WentBack,
+		"the store went back, and the driver says so neither by Epoch nor by WentBack: %+v", after)
 	l.Want(other || after.Items[0].Old, "what was written before that is not old: %+v", after.Items[0])
 }

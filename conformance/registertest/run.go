@@ -82,7 +82,8 @@ func (l *lab) fresh() []byte { return fmt.Appendf(nil, "%s %09d", rand.Text(), l
 func (l *lab) swap(version string, value []byte) (now string) {
 	l.Helper()
 	now, err := l.r.Swap(l.ctx, version, value)
-	l.Must(err == nil && now != "", "a swap over the present version %q: version %q, %v", version, now, err)
+	l.Must(err == nil && now != "", "a swap over the present version %q: %q, %v; want a version and no error",
+		version, now, err)
 	return now
 }
 
