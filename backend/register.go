@@ -48,7 +48,7 @@ func Open(name string, decode func(into any) error) (Backend, error) {
 	open := registry.openers[name]
 	registry.Unlock()
 	if open == nil {
-		return nil, fmt.Errorf("%w: no backend is called %q; import its package or backend/all; known: %s",
+		return nil, fmt.Errorf("%w: no backend is called %q (import it, or backend/all); there are: %s",
 			ErrInvalid, name, strings.Join(Names(), ", "))
 	}
 	if decode == nil {

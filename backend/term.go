@@ -29,8 +29,8 @@ const MaxTerm = math.MaxInt64 >> 1
 // that a fenced resource needs no reset when the store changes.
 func NextTerm(last uint64, jump bool, minTerm uint64, now time.Time) (uint64, error) {
 	if last > MaxTerm || minTerm > MaxTerm {
-		return 0, fmt.Errorf("%w: terms are used up: last %d, MinTerm %d; the record was damaged or edited",
-			ErrDenied, last, minTerm)
+		return 0, fmt.Errorf("%w: last term %d or MinTerm %d exceeds %d: the record was damaged or edited",
+			ErrDenied, last, minTerm, uint64(MaxTerm))
 	}
 	clock := uint64(max(now.UnixMicro(), 0))
 	term := max(last+1, clock)

@@ -38,7 +38,8 @@ type Options struct {
 	// TLS replaces those files. It is copied.
 	TLS *tls.Config `yaml:"-" json:"-"`
 
-	// Datacenter, Namespace and Partition (Consul Enterprise) have the keys. Default: the agent's or token's.
+	// Datacenter, Namespace and Partition are where the keys live. The last two need Consul Enterprise.
+	// Default: those of the agent and the token.
 	Datacenter string `yaml:"datacenter" json:"datacenter"`
 	Namespace  string `yaml:"namespace" json:"namespace"`
 	Partition  string `yaml:"partition" json:"partition"`

@@ -158,7 +158,8 @@ func newLayout(o Options) (layout, error) {
 
 	l.pathTemplate = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
 	if !strings.Contains(l.pathTemplate, placeholder) {
-		return l, fmt.Errorf("path %.80q is the same for all elections: %s is missing", o.Path, placeholder)
+		return l, fmt.Errorf("path %.80q is the same for all elections: %s is missing (that of a single"+
+			" election goes into paths)", o.Path, placeholder)
 	}
 	paths := []string{l.root, strings.ReplaceAll(l.pathTemplate, placeholder, "x")}
 	for _, path := range slices.AppendSeq(paths, maps.Values(o.Paths)) {

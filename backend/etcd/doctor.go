@@ -136,7 +136,8 @@ func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (lis
 		}
 	}
 	if len(clusters) > 1 {
-		add(true, "cluster", "the endpoints belong to %d clusters: each would have a leader", len(clusters))
+		add(true, "cluster", "the endpoints belong to %d clusters: each would have a leader. Correct them",
+			len(clusters))
 	}
 	voters, up := 0, 0
 	for _, m := range members {

@@ -31,11 +31,12 @@ func checkDir(dir string) error {
 	case !info.IsDir():
 		why = "it is not a directory"
 	case uid != os.Geteuid():
-		why = fmt.Sprintf("it belongs to user %d, and this process to user %d (chown)", uid, os.Geteuid())
+		why = fmt.Sprintf("it belongs to user %d, and this process to user %d: all members must run as"+
+			" one user, who owns it (chown)", uid, os.Geteuid())
 	case info.Mode().Perm()&0o022 != 0:
 		why = "other users can write it (chmod go-w)"
 	case target != dir && target != "/private"+dir: // macOS has /tmp and /var there
-		why = "a link leads there, and whoever switches it makes a second leader: give the path " + target
+		why = "a link leads there, and whoever switches it makes a second leader: set dir to " + target
 	case !isLocal:
 		why = fmt.Sprintf("its file system (%s) is not known to be local: use a disk of this machine", kind)
 	default:

@@ -33,8 +33,8 @@ type Backend struct {
 	store  *store
 }
 
-// Open checks o and the directory, which it makes if there is none. The error is ErrInvalid on systems other
-// than Linux and macOS and for a missing or relative path, and ErrDenied for an unsafe directory.
+// Open checks o and the directory, which it makes if there is none, but no parents. The error is ErrInvalid
+// on other systems than Linux and macOS or for a missing or relative path, ErrDenied for an unsafe directory.
 func Open(o Options) (*Backend, error) {
 	o.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
 	s, bad := &store{dir: filepath.Clean(o.Dir), maxTTL: o.MaxTTL}, backend.ErrInvalid
@@ -42,7 +42,8 @@ func Open(o Options) (*Backend, error) {
 	case o.Dir == "":
 		return nil, fmt.Errorf("file: %w: no directory is given (dir)", bad)
 	case !filepath.IsAbs(o.Dir):
-		return nil, fmt.Errorf("file: %w: the directory is %q (dir), a relative path", bad, o.Dir)
+		return nil, fmt.Errorf("file: %w: the directory is %q (dir), a relative path: give an absolute one",
+			bad, o.Dir)
 	case o.MaxTTL < minTTL || o.MaxTTL > time.Hour:
 		return nil, fmt.Errorf("file: %w: the greatest TTL is %v, not %v to 1h", bad, o.MaxTTL, minTTL)
 	}

@@ -143,8 +143,9 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	}
 	answers, err := b.Backend.Renew(ctx, held)
 	for i := range answers {
-		if held[i].Term == neverTerm {
-			answers[i].Err = fmt.Errorf("manual: version %d names %q", a.Version, a.named(held[i].Election))
+		if name := held[i].Election; held[i].Term == neverTerm {
+			answers[i].Err = fmt.Errorf("manual: renew %q: version %d of the configuration names %q",
+				name, a.Version, a.named(name))
 		}
 	}
 	return b.translate(answers, a), err

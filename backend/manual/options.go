@@ -30,7 +30,7 @@ type Options struct {
 	// Leaders names other leaders, by election. An empty id: nobody leads it. It is copied.
 	Leaders map[string]string `yaml:"leaders" json:"leaders"`
 
-	// File is the absolute path of a file that says the same, without Self. Each call reads it.
+	// File is the absolute path of a file that says so, without Self. Each call reads it; it may come later.
 	File string `yaml:"file" json:"file"`
 
 	// Dir, if set, is a directory as in file.Options that keeps the leaderships. Then two never lead.
@@ -54,7 +54,7 @@ func Open(o Options) (*Backend, error) {
 	case named == (o.File != ""):
 		problem = "set either leader (an id, or self) and leaders, or file"
 	case o.File != "" && !filepath.IsAbs(o.File):
-		problem = fmt.Sprintf("the file is %q, a relative path: each process may read another", o.File)
+		problem = fmt.Sprintf("the file is %q, a relative path: give an absolute one", o.File)
 	case o.MaxTTL < 50*time.Millisecond || o.MaxTTL > time.Hour:
 		problem = fmt.Sprintf("the greatest TTL is %v; it must be from 50ms to 1h", o.MaxTTL)
 	}

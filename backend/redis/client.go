@@ -147,7 +147,7 @@ func (d *driver) use(given goredis.UniversalClient) error {
 		d.password.Set(o.Password)
 		d.location = clean.Location(d.prefix, o.Addrs...)
 	default:
-		return fmt.Errorf("the Client is a %T: its database cannot be known, it is no *redis.Client", c)
+		return fmt.Errorf("the Client is a %T: its database cannot be known without a method Options", c)
 	}
 	return nil
 }
@@ -210,8 +210,8 @@ func (d *driver) replicate(
 	}
 	have, err := waited.Int()
 	if err == nil && have < d.replicas {
-		err = fmt.Errorf("%w: a change must reach %d replicas (wait_replicas), %d confirmed it in time",
-			backend.ErrUnavailable, d.replicas, have)
+		err = fmt.Errorf("%w: a change must reach %d replicas (wait_replicas), %d confirmed it within %v",
+			backend.ErrUnavailable, d.replicas, have, patience.Round(time.Millisecond))
 	}
 	if err != nil {
 		return nil, err
@@ -286,9 +286,11 @@ func (d *driver) fail(err error) error {
 func (d *driver) hint(text string, moved bool) string {
 	switch {
 	case moved:
-		return "; the server is one of a cluster, which needs a redis.ClusterClient in Options.Client"
+		return "; the server is one of a cluster: name another, or set Client to a redis.ClusterClient"
+	case refusedBySentinels(text) && strings.Contains(text, "redis: nil"):
+		return "; the Sentinels know no master of that name: correct master"
 	case refusedBySentinels(text):
-		return "; the Sentinels have said so: correct master, sentinel_username or sentinel_password"
+		return "; the Sentinels have said so: correct their addresses, sentinel_username or sentinel_password"
 	case has(text, "NOAUTH", tooLong):
 		return "; the server asks for a password, and none was sent"
 	case lacksRight(text):

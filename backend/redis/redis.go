@@ -141,7 +141,7 @@ func newDriver(o Options) (*driver, error) {
 	case len(o.Addresses) == 0:
 		return nil, errors.New("no addresses")
 	case o.Master == "" && len(o.Addresses) > 1:
-		return nil, fmt.Errorf("%d addresses without master, which Sentinels need", len(o.Addresses))
+		return nil, fmt.Errorf("%d addresses without master: several are of Sentinels", len(o.Addresses))
 	case o.Master == "" && sentinelLogin != "":
 		return nil, errors.New("credentials for Sentinels are set without master")
 	case o.Username != "" && o.Password == "" || o.SentinelUsername != "" && o.SentinelPassword == "":

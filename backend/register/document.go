@@ -46,7 +46,8 @@ func (d *document) next() *document {
 // decode returns the document in a value, which may come from anybody.
 func decode(value []byte) (d *document, err error) {
 	if err = json.Unmarshal(value, &d); err == nil && d != nil && d.Layout > layout {
-		return nil, fmt.Errorf("%w: the value has layout %d: update the program", backend.ErrDenied, d.Layout)
+		return nil, fmt.Errorf("%w: the value has layout %d, this program %d: update it",
+			backend.ErrDenied, d.Layout, layout)
 	}
 	if err != nil || d == nil || d.Layout != layout || d.Items == nil || d.Count > 1<<62 ||
 		d.Tag == "" || d.Epoch == "" || clean.Text(d.Epoch, 64, false) != d.Epoch {

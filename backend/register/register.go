@@ -33,7 +33,7 @@ type Register interface {
 
 // A Waiter is a Register that tells of changes. Then a handover takes milliseconds instead of seconds.
 type Waiter interface {
-	// Wait returns nil when the value has, or may have, another version. It ends soon when ctx is done.
+	// Wait returns nil when the value has, or may have, another version, and soon an error when ctx is done.
 	Wait(ctx context.Context, version string) error
 }
 
@@ -45,7 +45,7 @@ var ErrChanged = fmt.Errorf("%w: the value has changed meanwhile", backend.ErrUn
 type Limits struct {
 	Name           string        // of the backend, for errors, such as "s3"
 	MinTTL, MaxTTL time.Duration // of a lease; MinTTL is many times what a Get and a Swap take; both > 0
-	MaxBytes       int           // of the value; at least 1 MB. An election takes 0.5 to 2.5 KB
+	MaxBytes       int           // at least 1 MB: up to 1/8 for a session, 0.5 to 2.5 KB for an election
 }
 
 // New returns a backend that keeps leases in r, for one manager. It takes over r, which Close closes.

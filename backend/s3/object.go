@@ -52,7 +52,8 @@ func (o *object) Get(ctx context.Context) (value []byte, version string, err err
 		return nil, "", o.fail("read", err)
 	}
 	if len(value) > limits.MaxBytes {
-		return nil, "", fmt.Errorf("%w: object %q is too large: it is none of ours", backend.ErrDenied, o.key)
+		return nil, "", fmt.Errorf("%w: object %q has more than %d bytes: it is none of ours",
+			backend.ErrDenied, o.key, limits.MaxBytes)
 	}
 	return value, aws.ToString(got.ETag), tagged(got.ETag)
 }

@@ -82,7 +82,7 @@ func (o *object) race(ctx context.Context, won int) (int, error) {
 			return won, err
 		}
 		if version == before {
-			return won, fmt.Errorf("%w: what was written is not read: a cache answers", backend.ErrDenied)
+			return won, fmt.Errorf("%w: a cache answers for the store: let requests pass", backend.ErrDenied)
 		}
 		wins, err := o.write(ctx, version, racers)
 		switch {

@@ -156,7 +156,7 @@ func (d *driver) visit(ctx context.Context, ttl time.Duration) (list []backend.D
 	if last.ID != first.ID {
 		list = append(list, clean.Diagnosticf(true, "servers",
 			"some do not know each other's sessions: they belong to different ensembles, and each would"+
-				" elect its own leader. With localSessionsEnabled this says nothing"))
+				" elect its own leader. Correct the servers. With localSessionsEnabled this says nothing"))
 	}
 	if last.ID != 0 && last.Length < 2*ttl {
 		list = append(list, clean.Diagnosticf(true, "session",

@@ -163,7 +163,7 @@ func (l *Lock) Update(_ context.Context, r clientgo.LeaderElectionRecord) error 
 	case r.HolderIdentity != l.id:
 		return invalid("an elector with the identity %q uses the lock of %q", r.HolderIdentity, l.id)
 	case r.LeaseDurationSeconds != seconds(l.timings):
-		return invalid("the elector's LeaseDuration is %ds, the lock's is %v: set it to Lock.Timings",
+		return invalid("the elector's LeaseDuration is %ds, not %v: set its timings to Lock.Timings",
 			r.LeaseDurationSeconds, l.timings.LeaseDuration)
 	case !l.lendable():
 		return fmt.Errorf("resourcelock: update %q: %w for the next %v",
