@@ -137,7 +137,7 @@ func address(server string) (hostPort string, loopback bool, err error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	switch {
 	case strings.ContainsAny(server, "@/"): // there may be a password in it
-		return "", false, errors.New("a server is host:port: a path (chroot) goes into root, user into user")
+		return "", false, errors.New("a server is host:port: a path (chroot) goes in root, a user into user")
 	case err != nil, host == "", port == "", strings.ContainsAny(server, " ,"):
 		return "", false, fmt.Errorf("server %.80q is not of the form host:port", server)
 	}
