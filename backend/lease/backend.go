@@ -22,14 +22,14 @@ type Backend struct {
 	sessionMutex chan struct{} // held while the session is written, so that heartbeats are written in order
 
 	mu         sync.Mutex
-	session    *session           // nil: none
-	held       map[string]*grant  // elections that this process may hold; nil: the grant was not confirmed
-	known      map[string]reading // elections that this process has read or was granted
-	forgetAt   int                // at so many elections and cached items, those of the past are forgotten
-	longestTTL time.Duration      // the greatest TTL that was granted, as far as this process knows
-	epoch      string             // the last that this process has read
-	replaced   int                // how often another store has answered than before
-	replacedAt time.Time          // when one did so last, by the driver's clock
+	session    *session              // nil: none
+	held       map[string]*grant     // elections that this process may hold; nil: the grant was not confirmed
+	known      map[string]remembered // elections that this process has read or was granted
+	forgetAt   int                   // at so many elections and cached items, those of the past are forgotten
+	longestTTL time.Duration         // the greatest TTL that was granted, as far as this process knows
+	epoch      string                // the last that this process has read
+	replaced   int                   // how often another store has answered than before
+	replacedAt time.Time             // when one did so last, by the driver's clock
 	cache      cache
 }
 
@@ -47,7 +47,7 @@ func New(d Driver) *Backend {
 	}
 	b := &Backend{
 		driver: d, limits: limits, sessionMutex: make(chan struct{}, 1),
-		held: map[string]*grant{}, known: map[string]reading{},
+		held: map[string]*grant{}, known: map[string]remembered{},
 	}
 	b.keeper, _ = d.(Keeper)
 	b.cache.clear()

@@ -11,7 +11,7 @@ import (
 // A cache has items as they were last read, or as Listen has told of them since: "What is remembered" in
 // doc.go.
 type cache struct {
-	place
+	source
 	items map[Key]Item // records of elections that others hold or nobody holds, and sessions
 
 	// All changes up to position are in items. at is when that was so; zero: never.
@@ -57,9 +57,9 @@ func (c *cache) addRead(v *view, now time.Time) {
 	}
 
 	c.added = v.number
-	if c.place != v.place {
+	if c.source != v.source {
 		c.clear()
-		c.place = v.place
+		c.source = v.source
 	}
 	if c.position == 0 {
 		c.position, c.at = v.position, now
@@ -108,7 +108,7 @@ func (c *cache) dropSessions() {
 
 // cachedView begins an answer by the cache. The caller holds b.mu.
 func (b *Backend) cachedView() *view {
-	return &view{place: b.cache.place, nonce: b.owner.Nonce(), items: map[Key]Item{}}
+	return &view{source: b.cache.source, nonce: b.owner.Nonce(), items: map[Key]Item{}}
 }
 
 // loadCached sets s to an election as the cache has it. ok is false if it must be read. The caller

@@ -26,7 +26,7 @@ func (b *Backend) readMeta(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	if got.place() != v.place {
+	if got.source() != v.source {
 		return ErrEpoch
 	}
 	v.note(&got)

@@ -75,14 +75,14 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		names[seen[i].Election] = true
 	}
 	b.mu.Lock()
-	began := b.cache.place
+	began := b.cache.source
 	b.mu.Unlock()
 
 	heard := false
 	err := b.driver.(Listener).Listen(ctx, position, known, func(items []Item, at uint64) (more bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		heard = b.cache.place != began || b.hear(names, items, at)
+		heard = b.cache.source != began || b.hear(names, items, at)
 		return !heard
 	})
 	if err == nil && !heard { // the driver cannot tell what came after position

@@ -12,17 +12,17 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// A place is the store that has answered, and how often it went back.
-type place struct {
+// A source is the store that has answered, and how often it went back.
+type source struct {
 	epoch    string
 	wentBack int
 }
 
-func (v *View) place() place { return place{v.Epoch, v.WentBack} }
+func (v *View) source() source { return source{v.Epoch, v.WentBack} }
 
 // A view is what one call has read.
 type view struct {
-	place
+	source
 	position uint64
 	nonce    backend.Nonce // of this process, which may be granted its own leftovers
 	number   uint64        // of the reading: see cache
@@ -41,7 +41,7 @@ type state struct {
 	session Item    // of the holder, unless the record is vacant or was edited
 	missing bool    // there is no record
 	valid   bool    // this package wrote the record for this election
-	seen    uint64  // the term that was remembered of it: see reading
+	seen    uint64  // the term that was remembered of it: see remembered
 	suspect bool    // it may not be the last grant: restored, deleted, edited or invalid
 	own     bool    // this process was granted it before, and a bid would be granted
 }
@@ -94,7 +94,7 @@ func (b *Backend) beginReading(names []string) (keys []Key, number uint64) {
 // Each is read after the record that makes it necessary: "Readings" in doc.go says why.
 func (b *Backend) complete(ctx context.Context, got *View, names []string) (*view, []state, error) {
 	v := &view{
-		place:    got.place(),
+		source:   got.source(),
 		position: got.Position,
 		nonce:    b.owner.Nonce(),
 		items:    make(map[Key]Item, len(got.Items)),
@@ -107,7 +107,7 @@ func (b *Backend) complete(ctx context.Context, got *View, names []string) (*vie
 		if err != nil {
 			return nil, nil, err
 		}
-		if rest.place() != v.place {
+		if rest.source() != v.source {
 			return nil, nil, ErrEpoch
 		}
 		v.note(&rest)
@@ -236,14 +236,14 @@ func (b *Backend) derive(v *view, s *state) {
 // holds b.mu.
 func (b *Backend) deriveSuspect(v *view, s *state) {
 	s.ObserveFor = max(s.ObserveFor, b.longest(v)) + b.unnoticed(v)
-	place := []string{v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.replaced)}
+	source := []string{v.epoch, strconv.Itoa(v.wentBack), strconv.Itoa(b.replaced)}
 	if !s.missing {
-		s.Version = "?" + digest(append(place, s.item.Version, s.Version)...)
+		s.Version = "?" + digest(append(source, s.item.Version, s.Version)...)
 		return
 	}
 	s.Age = 0
 	ever, _ := v.deletions() // only this shows that it was led and deleted again meanwhile
-	s.Version = "?" + digest(append(place, v.meta.Created, strconv.FormatInt(ever, 10))...)
+	s.Version = "?" + digest(append(source, v.meta.Created, strconv.FormatInt(ever, 10))...)
 }
 
 // noteEpoch notes which store has answered. The caller holds b.mu.

@@ -34,9 +34,9 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 // Leases that this process does not hold are forgotten.
 func (b *Backend) planRelease(
 	v *view, states []state, held []backend.Held,
-) (changes []Change, todo [][]backend.Held) {
+) (changes []Change, of [][]backend.Held) {
 	end := func(put Put, by ...backend.Held) {
-		changes, todo = append(changes, Change{Put: []Put{put}, Notify: true}), append(todo, by)
+		changes, of = append(changes, Change{Put: []Put{put}, Notify: true}), append(of, by)
 	}
 
 	var unmade []backend.Held
@@ -66,7 +66,7 @@ func (b *Backend) planRelease(
 		m := b.presentMeta(v)
 		end(Put{v.meta, &m}, unmade...)
 	}
-	return changes, todo
+	return changes, of
 }
 
 // vacated returns the vacant record that follows a leadership of this process.
@@ -95,7 +95,7 @@ func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state
 		switch {
 		case g == nil:
 			b.loadCached(v, h.Election, st)
-		case g.asGranted() && g.renewedBy(own) && own.place == v.place:
+		case g.asGranted() && g.renewedBy(own) && own.source == v.source:
 			session, r := own.item, g.record.record(h.Election)
 			session.Value = &own.value
 			v.items[b.sessionKey()] = session

@@ -10,7 +10,7 @@ import (
 
 // A session is this process's session as it was last read or written.
 type session struct {
-	place
+	source
 	item  Item
 	value Session
 	at    time.Time // when it was last written; zero: unknown
@@ -67,7 +67,7 @@ func (b *Backend) makeSession(ctx context.Context, c backend.Candidate) (*sessio
 		}
 		// What is there is written over with another generation, and never goes on: it may be a late copy of
 		// an old request, or too large to read.
-		there := &session{place: got.place(), item: got.Items[0]}
+		there := &session{source: got.source(), item: got.Items[0]}
 		written, _, err := b.writeSession(ctx, there, next.successor(), nil)
 		if written || err != nil {
 			return b.currentSession(), err
@@ -95,7 +95,7 @@ func (b *Backend) writeSession(
 	r := w.result(0)
 	switch {
 	case r.Outcome == backend.Granted && err == nil:
-		b.setSession(&session{place: s.place, item: r.Items[0], value: next, at: now})
+		b.setSession(&session{source: s.source, item: r.Items[0], value: next, at: now})
 		return true, w.Stale, nil
 	case errors.Is(err, ErrEpoch), errors.Is(r.Err, ErrEpoch):
 		b.setSession(nil)
@@ -126,7 +126,7 @@ func (b *Backend) rereadSession(ctx context.Context, s *session) error {
 		return nil
 	}
 
-	b.setSession(&session{place: got.place(), item: it, value: *v})
+	b.setSession(&session{source: got.source(), item: it, value: *v})
 	for _, election := range b.Held() {
 		b.invalidate(election)
 	}

@@ -35,15 +35,15 @@ func (v *view) lostTerms() bool {
 	return ever > 0 || v.meta.Value == nil && v.records > 0
 }
 
-// A reading is what is remembered of an election when it has been read.
-type reading struct {
+// What is remembered of an election when it has been read.
+type remembered struct {
 	term uint64 // the greatest of its unedited records; 1: only others were read; 0: none ever was
 	at   int64  // of the last reading, grant or release, in seconds
 }
 
 // noteTerm remembers that an election was read or granted in a term. The caller holds b.mu.
 func (b *Backend) noteTerm(election string, term uint64) {
-	b.known[election] = reading{max(b.known[election].term, term), b.limits.Now().Unix()}
+	b.known[election] = remembered{max(b.known[election].term, term), b.limits.Now().Unix()}
 }
 
 // unreadFor is after what time without a reading an election is forgotten, as if this process had started
@@ -72,7 +72,7 @@ func (b *Backend) noteReading(v *view, states []state) {
 	b.forgetAt = 64 + 2*(len(b.known)+len(b.cache.items))
 }
 
-// readTerm returns what a reading says of the last term: see reading.
+// readTerm returns what a reading says of the last term: see remembered.
 func (s *state) readTerm() uint64 {
 	r := s.record
 	switch {

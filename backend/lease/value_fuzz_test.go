@@ -44,7 +44,7 @@ func FuzzValues(f *testing.F) {
 		if there&8 != 0 {
 			b.held["jobs"] = nil
 		}
-		b.known["jobs"] = reading{term: uint64(there & 16)}
+		b.known["jobs"] = remembered{term: uint64(there & 16)}
 		items := map[Key]Item{}
 		for i, it := range []Item{{Key: Key{Sessions, other}, Value: Decode(Sessions, aSession)}, {Key: Key{Records, "jobs"}, Value: Decode(Records, aRecord)}, {Key: Key{Metas, ""}, Value: Decode(Metas, aMeta)}} {
 			if there>>i&1 == 1 {
@@ -52,7 +52,7 @@ func FuzzValues(f *testing.F) {
 				items[it.Key] = it
 			}
 		}
-		v := &view{place: place{epoch: "7"}, nonce: backend.Nonce(me), items: items, metaRead: true, meta: items[Key{Metas, ""}], records: int64(there >> 5)}
+		v := &view{source: source{epoch: "7"}, nonce: backend.Nonce(me), items: items, metaRead: true, meta: items[Key{Metas, ""}], records: int64(there >> 5)}
 		s := &state{item: items[Key{Records, "jobs"}]}
 		s.Election = "jobs"
 		b.derive(v, s)

@@ -42,8 +42,8 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// Moved implements [relational.Dialect], also for the connection that waits and idle ones of the program.
-func (d *driver) Moved() {
+// ServerChanged implements [relational.Dialect], also for the connection that waits and idle ones.
+func (d *driver) ServerChanged() {
 	d.conns.Moved()
 	d.notifier.giveWay()
 	if !d.ownDB {
@@ -52,16 +52,16 @@ func (d *driver) Moved() {
 }
 
 func (d *driver) ReadRows(ctx context.Context, keys [][2]string, count bool) (relational.Answer, error) {
-	return d.reading(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
+	return d.answer(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
 }
 
 func (d *driver) ListRows(ctx context.Context, k lease.Kind, from string, n int) (relational.Answer, error) {
-	return d.reading(ctx, d.statement(listSQL, nil, "{count}", "false", "{kind}", string(k),
+	return d.answer(ctx, d.statement(listSQL, nil, "{count}", "false", "{kind}", string(k),
 		"{from}", hex.EncodeToString([]byte(from)), "{limit}", strconv.Itoa(n)))
 }
 
-// reading runs a statement that begins with headSQL.
-func (d *driver) reading(ctx context.Context, statement string) (a relational.Answer, err error) {
+// answer runs a statement that begins with headSQL.
+func (d *driver) answer(ctx context.Context, statement string) (a relational.Answer, err error) {
 	rows, err := d.query(ctx, statement)
 	if err != nil {
 		return a, err

@@ -231,7 +231,7 @@ func TestAFileOfTheDSNIsToldFromTheDSN(t *testing.T) {
 		if half {
 			testbed.NoError(t, os.WriteFile(file, authority[:100], 0o600))
 		}
-		d.Moved() // the next call connects
+		d.ServerChanged() // the next call connects
 		_, err := d.Read(t.Context(), nil)
 		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), says) {
 			t.Errorf("it is being written, half %v: %v; want ErrUnavailable and %q", half, err, says)

@@ -45,20 +45,20 @@ func (d *driver) Close() error {
 	return nil
 }
 
-// Moved implements [relational.Dialect], also for idle connections of the program's pool.
-func (d *driver) Moved() {
+// ServerChanged implements [relational.Dialect], also for idle connections of the program's pool.
+func (d *driver) ServerChanged() {
 	d.conns.Moved()
 	d.reset()
 }
 
 func (d *driver) ReadRows(ctx context.Context, keys [][2]string, count bool) (relational.Answer, error) {
-	return d.reading(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
+	return d.answer(ctx, d.statement(readSQL, keys, "{count}", strconv.FormatBool(count)))
 }
 
 func (d *driver) ListRows(ctx context.Context, k lease.Kind, from string, n int) (relational.Answer, error) {
 	first, _, after := strings.Cut(from, "\x00") // no name has a zero byte, and no text in PostgreSQL
 	page := []any{k, first, after}
-	return d.reading(ctx, d.statement(listSQL, page, "{count}", "false", "{limit}", strconv.Itoa(n)))
+	return d.answer(ctx, d.statement(listSQL, page, "{count}", "false", "{limit}", strconv.Itoa(n)))
 }
 
 var (
@@ -67,8 +67,8 @@ var (
 		"processes could lead; its owner can alter it: ALTER TABLE … SET LOGGED", backend.ErrDenied)
 )
 
-// reading runs a statement that begins with headSQL.
-func (d *driver) reading(ctx context.Context, statement string) (a relational.Answer, err error) {
+// answer runs a statement that begins with headSQL.
+func (d *driver) answer(ctx context.Context, statement string) (a relational.Answer, err error) {
 	results, err := d.exec(ctx, statement)
 	if err != nil {
 		return a, err

@@ -37,8 +37,8 @@ type Dialect interface {
 	// SetOrigin writes the row of the origin, if it still has the text kept; "": if it is not there.
 	SetOrigin(ctx context.Context, origin, kept string) error
 
-	// Moved is called when another server has answered than before: no open connection is used again.
-	Moved()
+	// ServerChanged is called when another server has answered than before: no open connection is used again.
+	ServerChanged()
 
 	// Survey asks where the table is, and for whom.
 	Survey(ctx context.Context) (Survey, error)
@@ -184,7 +184,7 @@ func (d *Driver) view(ctx context.Context, dec decode, ask func() (Answer, error
 			return v, d.Explain(ctx, err)
 		}
 		if last := serverOf(d.Epoch()); last != "" && last != a.Server {
-			d.Dialect.Moved()
+			d.Dialect.ServerChanged()
 		}
 		epoch, maxTTL := "", time.Duration(0)
 		if m := originText.FindStringSubmatch(a.Origin); m != nil {
@@ -195,7 +195,7 @@ func (d *Driver) view(ctx context.Context, dec decode, ask func() (Answer, error
 			// Another process has found another server since, which shares the rows. If new connections lead
 			// there, this one is of before. Processes that differ would go on giving the rows new epochs.
 			if tries == 0 && epoch != "" && serverOf(d.Epoch()) == a.Server {
-				d.Dialect.Moved()
+				d.Dialect.ServerChanged()
 				continue
 			}
 			// Before the last try a node of a cluster may not have heard of it.
