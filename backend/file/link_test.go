@@ -22,7 +22,7 @@ func TestADirectoryBehindALinkIsRefused(t *testing.T) {
 	}
 	for _, dir := range []string{filepath.Join(base, "current"), filepath.Join(base, "current", "election")} {
 		_, err := file.Open(file.Options{Dir: dir})
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "give the path "+release) {
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "set dir to "+release) {
 			t.Errorf("%s: %v; want ErrDenied and the path to give", dir, err)
 		}
 	}

@@ -101,7 +101,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 			n, d.replicas, setting("min-replicas-to-write"), what)
 	}
 	if backlog := number("repl-backlog-ttl"); backlog != 0 && float64(backlog) < d.maxTTL.Seconds() {
-		add(true, "backlog", "repl-backlog-ttl is %d s, not 0 or max_ttl (%v) at least", backlog, d.maxTTL)
+		add(true, "backlog", "repl-backlog-ttl is %d s; want 0, or max_ttl (%v) or more", backlog, d.maxTTL)
 	}
 	most := number("maxclients")
 	left := most - number("connected_clients")
