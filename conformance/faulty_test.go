@@ -24,47 +24,31 @@ type faulty struct {
 	claims  func(backend.Guarantees) backend.Guarantees
 }
 
-func (f *faulty) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if f.acquire != nil {
-		return f.acquire(ctx, bids)
+func newFaulty(store *memory.Store) *faulty {
+	b := store.Backend()
+	return &faulty{
+		Backend: b, store: store, closed: make(chan struct{}), acquire: b.Acquire, renew: b.Renew,
+		release: b.Release, observe: b.Observe, listen: b.Listen, request: b.Request,
 	}
-	return f.Backend.Acquire(ctx, bids)
+}
+
+func (f *faulty) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	return f.acquire(ctx, bids)
 }
 
 func (f *faulty) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if f.renew != nil {
-		return f.renew(ctx, held)
-	}
-	return f.Backend.Renew(ctx, held)
+	return f.renew(ctx, held)
 }
 
-func (f *faulty) Release(ctx context.Context, held []backend.Held) error {
-	if f.release != nil {
-		return f.release(ctx, held)
-	}
-	return f.Backend.Release(ctx, held)
+func (f *faulty) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+	return f.observe(ctx, seen)
 }
 
-func (f *faulty) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if f.observe != nil {
-		return f.observe(ctx, seen)
-	}
-	return f.Backend.Observe(ctx, seen)
-}
+func (f *faulty) Release(ctx context.Context, held []backend.Held) error { return f.release(ctx, held) }
 
-func (f *faulty) Listen(ctx context.Context, seen []backend.Lease) error {
-	if f.listen != nil {
-		return f.listen(ctx, seen)
-	}
-	return f.Backend.Listen(ctx, seen)
-}
+func (f *faulty) Listen(ctx context.Context, seen []backend.Lease) error { return f.listen(ctx, seen) }
 
-func (f *faulty) Request(ctx context.Context, requests []backend.Request) error {
-	if f.request != nil {
-		return f.request(ctx, requests)
-	}
-	return f.Backend.Request(ctx, requests)
-}
+func (f *faulty) Request(ctx context.Context, q []backend.Request) error { return f.request(ctx, q) }
 
 func (f *faulty) Guarantees() backend.Guarantees {
 	g := f.Backend.Guarantees()

@@ -281,7 +281,7 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 				return Harness{Virtual: true, Short: true, NewStore: func(testing.TB) Store {
 					store := memory.New()
 					return Store{Open: func(testing.TB) backend.Backend {
-						f := &faulty{Backend: store.Backend(), store: store, closed: make(chan struct{})}
+						f := newFaulty(store)
 						mutate(f)
 						return f
 					}}

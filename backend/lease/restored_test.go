@@ -76,37 +76,27 @@ func TestAnOlderTermIsWatchedByWhoHasLedSince(t *testing.T) {
 	}
 }
 
-// The snapshot has a's last renewal. b has led since, and a notices the restore by a reading.
+// The snapshot has a's last renewal. b has led since. a notices the restore by a reading, and its renewal is
+// refused, or it releases the lease as it was granted.
 func TestARestoredSessionRenewsNothing(t *testing.T) {
-	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
-		a, b, c := w.start("a"), w.start("b"), w.start("c")
-		l := a.leads("jobs")
-		was := w.store.Snapshot()
-		b.waits("jobs", ttl, "a renews no more")
-		a.sees("first")
-		c.sees("jobs")
-		restore(was)
-		a.sees("first")
-		a.isRefused(l, "the store has lost a grant")
-		a.releases(backend.Lease{Election: "jobs"})
-		c.waits("jobs", greatestTTL, "the store has lost a grant")
-	})
-}
-
-// The same, and a releases the lease as it was granted.
-func TestARestoredLeaseIsNotReleasedByMemory(t *testing.T) {
-	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
-		a, b, c := w.start("a"), w.start("b"), w.start("c")
-		l := a.leads("jobs")
-		was := w.store.Snapshot()
-		b.waits("jobs", ttl, "a renews no more")
-		a.sees("first")
-		c.sees("jobs")
-		restore(was)
-		a.sees("first")
-		a.releases(l)
-		c.waits("jobs", greatestTTL, "the store has lost a grant")
-	})
+	for _, renews := range []bool{true, false} {
+		eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
+			a, b, c := w.start("a"), w.start("b"), w.start("c")
+			l := a.leads("jobs")
+			was := w.store.Snapshot()
+			b.waits("jobs", ttl, "a renews no more")
+			a.sees("first")
+			c.sees("jobs")
+			restore(was)
+			a.sees("first")
+			if renews {
+				a.isRefused(l, "the store has lost a grant")
+				l = backend.Lease{Election: "jobs"}
+			}
+			a.releases(l)
+			c.waits("jobs", greatestTTL, "the store has lost a grant")
+		})
+	}
 }
 
 // The holder does not know that another one has taken its lease over since the snapshot.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,5 +176,40 @@ func TestALeaseLostBeforeItsMarkIsRefused(t *testing.T) {
 		if l := newCandidate(t, p.new.Backend(), "reader").Sees("jobs"); !l.Vacant() {
 			t.Errorf("expected the new lease to be released, got %+v", l)
 		}
+	})
+}
+
+// late is a store that is late to answer its first reading.
+type late struct {
+	Inner
+	readings *atomic.Int32
+}
+
+func (l late) Observe(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+	changed, err := l.Inner.Observe(ctx, seen)
+	if l.readings.Add(1) == 1 {
+		time.Sleep(time.Second)
+	}
+	return changed, err
+}
+
+func TestAnOlderReadingDoesNotReplaceANewerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stores{}
+		to := late{s.open("new").(Inner), new(atomic.Int32)}
+		b := road(t, migration.Options{From: s.open("old"), To: to, Stage: migration.To})
+		read := func() {
+			if seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "billing"}}); err != nil || seen[0].Vacant() {
+				t.Errorf("%v, %v: rule violated: the leader was read, and a reading that began before forgets it", seen, err)
+			}
+		}
+		var first sync.WaitGroup
+		first.Go(read)
+		synctest.Wait()
+		_, stop := campaign(t, s.at(t, place{migration.To, "old", "new", nil}), "a")
+		defer stop()
+		time.Sleep(time.Second / 2)
+		read()
+		first.Wait()
 	})
 }

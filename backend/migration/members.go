@@ -68,7 +68,7 @@ func (b *Backend) record(o, n backend.Record) backend.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	p := pair{half: [2]half{{o.Lease, now}, {n.Lease, now}}}
+	p := pair{half: [2]half{{Lease: o.Lease, since: now}, {Lease: n.Lease, since: now}}}
 	b.combine(&p, now)
 	if o.Term > n.Term {
 		n = o

@@ -34,6 +34,7 @@ type Backend struct {
 	pairs     map[string]*pair       // by election
 	needsBoth map[backend.Nonce]bool // holders of the old lease: see readMembers
 	announced backend.Member         // this process, as it was announced last
+	begun     uint64                 // how many readings have begun
 }
 
 var (

@@ -16,18 +16,21 @@ type pair struct {
 	preflighted bool          // the new store would grant it to this process
 }
 
-// A half is the lease of one store. since is when it was first read in its present state.
+// A half is the lease of one store.
 type half struct {
 	backend.Lease
-	since time.Time
+	since time.Time // when it was first read in its present state
+	told  uint64    // readings up to this number had begun when it was last told: theirs may be older
 }
 
 // known reports whether the lease has been read.
 func (h *half) known() bool { return h.Election != "" }
 
-// update stores a lease that was received at now, and reports whether it has changed.
-func (h *half) update(l backend.Lease, now time.Time) bool {
+// update stores a lease that was received at now, when so many readings had begun, and reports whether it
+// has changed.
+func (h *half) update(l backend.Lease, now time.Time, begun uint64) bool {
 	was := h.Lease
+	h.told = begun
 	if h.Lease = l; !l.Unchanged(was) {
 		h.since = now
 	}
@@ -174,7 +177,7 @@ func (b *Backend) note(t *attempt) backend.Lease {
 	p, now := b.pairOf(t.bid.Election), time.Now()
 	changed := false
 	for s, got := range t.got {
-		if got.Outcome != backend.Unknown && got.Election != "" && p.half[s].update(got.Lease, now) {
+		if got.Outcome != backend.Unknown && got.Election != "" && p.half[s].update(got.Lease, now, b.begun) {
 			changed = true
 		}
 	}

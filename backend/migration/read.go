@@ -57,6 +57,8 @@ func (b *Backend) pairOf(election string) *pair {
 func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 	seen := make([]backend.Lease, len(names))
 	b.mu.Lock()
+	b.begun++
+	number := b.begun
 	for i, name := range names {
 		seen[i] = b.pairOf(name).half[s].Lease
 		seen[i].Election = name
@@ -75,7 +77,8 @@ func (b *Backend) observe(ctx context.Context, s side, names []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range changed {
-		if p := b.pairOf(l.Election); p.half[s].update(l, now) {
+		p := b.pairOf(l.Election)
+		if h := &p.half[s]; number > h.told && h.update(l, now, b.begun) {
 			b.combine(p, now)
 		}
 	}
