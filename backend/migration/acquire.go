@@ -37,6 +37,13 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	b.releaseHalves(ctx, leftovers)
 	newErr := b.acquireNew(ctx, newOnly)
 	bothErr := b.acquireBoth(ctx, both)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range answers {
+		if answers[i].Outcome == backend.Refused { // others may have read since
+			answers[i].Lease = b.pairs[bids[i].Election].combined
+		}
+	}
 	return answers, wrap("acquire", errors.Join(newErr, bothErr))
 }
 
