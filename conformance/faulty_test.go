@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/memory"
@@ -14,6 +15,7 @@ type faulty struct {
 	backend.Backend
 	store  *memory.Store
 	closed chan struct{}
+	close  sync.Once
 
 	acquire func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
 	renew   func(ctx context.Context, held []backend.Held) ([]backend.Answer, error)
@@ -29,6 +31,7 @@ func newFaulty(store *memory.Store) *faulty {
 	return &faulty{
 		Backend: b, store: store, closed: make(chan struct{}), acquire: b.Acquire, renew: b.Renew,
 		release: b.Release, observe: b.Observe, listen: b.Listen, request: b.Request,
+		claims: func(g backend.Guarantees) backend.Guarantees { return g },
 	}
 }
 
@@ -50,20 +53,10 @@ func (f *faulty) Listen(ctx context.Context, seen []backend.Lease) error { retur
 
 func (f *faulty) Request(ctx context.Context, q []backend.Request) error { return f.request(ctx, q) }
 
-func (f *faulty) Guarantees() backend.Guarantees {
-	g := f.Backend.Guarantees()
-	if f.claims != nil {
-		g = f.claims(g)
-	}
-	return g
-}
+func (f *faulty) Guarantees() backend.Guarantees { return f.claims(f.Backend.Guarantees()) }
 
 func (f *faulty) Close() error {
-	select {
-	case <-f.closed:
-	default:
-		close(f.closed)
-	}
+	f.close.Do(func() { close(f.closed) })
 	return f.Backend.Close()
 }
 

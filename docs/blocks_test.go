@@ -158,9 +158,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		t.Fatalf("election/event.go has %d reasons: the pattern does not find them", len(reasons))
 	}
 	for path, mark := range map[string]string{"operations.md": "`", "operations.zh-CN.md": "`", "../electionhttp/page/kit.js": `"`} {
-		text := read(path)
 		for _, r := range reasons {
-			if !strings.Contains(text, mark+r[1]+mark) {
+			if !strings.Contains(read(path), mark+r[1]+mark) {
 				t.Errorf("%s does not explain the reason %q", path, r[1])
 			}
 		}
