@@ -33,6 +33,9 @@ func RoundTrip(next http.RoundTripper, r *http.Request, waits bool, drop func())
 			body, err = io.ReadAll(http.MaxBytesReader(nil, answer.Body, maxAnswer))
 			answer.Body.Close()
 			answer.Body = io.NopCloser(bytes.NewReader(body))
+			if answer.StatusCode >= 300 { // its text may break off, as where the server expects TLS
+				err = nil
+			}
 		}
 		if err != nil {
 			answer = nil
