@@ -71,7 +71,7 @@ func (t *table) statement(s string, expressions ...string) string {
 func (t *table) check(election string) error {
 	if len(election) > t.shape.width || !plainText.MatchString(election) {
 		return fmt.Errorf("mysqltable: election %.80q: %w: the name is the key in the table, and must be "+
-			"1 to %d characters of printable ASCII, without a blank at either end",
+			"1 to %d characters of printable ASCII, without a blank at either end; choose another name",
 			election, backend.ErrInvalid, t.shape.width)
 	}
 	return nil

@@ -59,7 +59,8 @@ CREATE. With --grant-to, also grant the rights of a member to the account that t
 func (a *app) createTables(ctx context.Context, s *store, args []string) error {
 	grantTo := args[0]
 	if _, ok := s.Backend.(*migration.Backend); ok {
-		return errors.New("a migration has two stores; name one: ELECTION_BACKEND=mysql elect schema --apply")
+		return errors.New("a migration has two stores; name the one that needs tables: " +
+			"ELECTION_BACKEND=mysql elect schema --apply")
 	}
 	creator, ok := s.Backend.(interface{ CreateTables(context.Context) error })
 	if !ok {
