@@ -187,7 +187,7 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if by, ok := ctx.Deadline(); ok {
-		defer time.AfterFunc(time.Until(by)/3, func() {
+		defer time.AfterFunc(time.Until(by)/3, func() { // when client.Send would send a copy, too
 			if d.blocked(ctx) {
 				cancel(errBlocked)
 			}

@@ -148,6 +148,3 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 	}
 	return ""
 }
-
-// off reports whether a switch is off; newer servers have more than two values for it.
-func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }

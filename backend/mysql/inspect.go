@@ -74,3 +74,6 @@ func connections(vars map[string]string) backend.Diagnostic {
 	}
 	return client.Connections(2, maxConns+1, fact("processes"), left, of)
 }
+
+// off reports whether a switch is off; newer servers have more than two values for it.
+func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }

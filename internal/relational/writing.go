@@ -178,7 +178,7 @@ func (w *writing) try(ctx context.Context, part [][]Row) (busy [][]Row, err erro
 	if err != nil {
 		return nil, err
 	}
-	w.Stale = c.Stale
+	w.Stale = c.Stale // verify comes with one change alone: see lease.Driver
 	for _, rows := range part {
 		i := rows[0].Change
 		switch state, ok := c.States[i]; {
