@@ -64,6 +64,36 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 	conformance.Run(t, h)
 }
 
+// A server that has no place for another connection of this address stalls for so long that too little is known of the
+// session's life, while others wait for a place. The connections are kept: no other ones could be had.
+func TestConnectionsAreKeptWhereNoOthersCanBeHad(t *testing.T) {
+	t.Parallel()
+	full := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxClientCnxns=2"}})
+	a := newClient(t, "a", Options{ZooKeeper: zookeeper.Options{Servers: []string{full.Addr()}}, Tick: tick, Session: 12 * time.Second})
+	a.Limit = time.Second
+	var held backend.Lease
+	testbed.Eventually(t, patience, "a leads", func() error {
+		now, _ := a.Looks("jobs")
+		got := a.Bids(now)
+		held = got.Lease
+		return got.Err
+	})
+	for range 3 {
+		testbed.DialZooKeeper(t, []string{full.Addr()}) // it waits
+	}
+	full.Stop(t)
+	for stopped := time.Now(); time.Since(stopped) < 6500*time.Millisecond; {
+		a.Renews(held) // in vain
+	}
+	full.Continue(t)
+	for range 20 {
+		if got := a.Renews(held); got.Outcome != backend.Granted {
+			t.Fatalf("a renews after that: %v, %v", got.Outcome, got.Err)
+		}
+		<-time.After(tick)
+	}
+}
+
 // A follower that is cut off from its peers keeps answering its clients. A lease renewed by
 // writes that this follower forwarded just before must not be trusted longer than its
 // session, which the ensemble counts from what the follower reported earlier. See

@@ -48,7 +48,7 @@ func (l *lifetime) note(id int64, sent time.Time, write bool) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.update(); id != l.on.ID || sent.Before(l.on.Sent) {
+	if l.update(); id != l.on.ID || sent.Before(l.on.From) {
 		return
 	}
 

@@ -167,14 +167,13 @@ func (k *lock) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result,
 }
 
 // keep renews locks by transactions that check their nodes. If too little is known of the session's life, it
-// connects again and repeats them.
+// repeats them on another connection: the first write there proves a contact.
 func (k *lock) keep(ctx context.Context, start time.Time, owned []beside.Owned) []beside.Result {
 	results := k.keepOnce(ctx, start, owned)
 	tooShort := func(r beside.Result) bool {
 		return r.Outcome == backend.Granted && r.ValidFor < k.session.Connection().Length/2
 	}
-	if slices.ContainsFunc(results, tooShort) && ctx.Err() == nil {
-		k.session.Drop() // the first write on the next connection proves a contact
+	if slices.ContainsFunc(results, tooShort) && k.session.Replace(ctx) {
 		results = k.keepOnce(ctx, start, owned)
 	}
 	for i := range results {

@@ -27,19 +27,14 @@ func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	v, err := d.Read(ctx, []lease.Key{{Kind: lease.Records, Name: "jobs"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	d.Write(ctx, v.Epoch, 0, nil, nil)
 	client, err := d.session.Ready(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	id := client.SessionID()
 	admin, ephemeral := testbed.DialZooKeeper(t, []string{server.Addr()}), string(d.root)+"/ephemeral"
-	if _, err := client.Create(ephemeral, nil, zk.FlagEphemeral, d.ACL); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.Create(ephemeral, nil, zk.FlagEphemeral, d.ACL)
+	testbed.NoError(t, err)
 	for _, p := range proxies {
 		p.Cut(true)
 	}
@@ -68,15 +63,9 @@ func TestNoRequestIsSentInAnotherSession(t *testing.T) {
 		t.Fatal("no answer")
 	}
 	now, err := d.session.Ready(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("late: %v; session %x then %x", late, id, now.SessionID())
-	if now.SessionID() == id {
-		t.Fatal("a session that has ended goes on")
-	}
-	if late == nil {
-		t.Error("the request of one session was made in the next")
+	testbed.NoError(t, err)
+	if now.SessionID() == id || late == nil {
+		t.Errorf("a request of session %x: %v, in session %x; want it to be made in no session", id, late, now.SessionID())
 	}
 }
 

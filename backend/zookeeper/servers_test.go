@@ -181,3 +181,51 @@ func TestAServerThatGrantsNoSessionIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// A server that has no place for another connection of this address stalls, while others wait for a place. Its leader's
+// connection, which is silent for longer than a call, is not given away: no other one could be had.
+func TestASilentConnectionIsKeptUntilAnotherIsAccepted(t *testing.T) {
+	t.Parallel()
+	full := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxClientCnxns=1"}})
+	a := start(t, "a", Options{Servers: []string{full.Addr()}})
+	held := a.lead("jobs")
+	before := a.driver.session.Connection()
+	for range 3 {
+		testbed.DialZooKeeper(t, []string{full.Addr()}) // it waits
+	}
+	for range 3 {
+		full.Stop(t)
+		if got := a.Renews(held); got.Err == nil {
+			t.Fatalf("a renews while the server stands still: %v", got.Outcome)
+		}
+		full.Continue(t)
+		if got := a.renews(held); got.Outcome != backend.Granted {
+			t.Fatalf("a renews: %v", got.Outcome)
+		}
+	}
+	if now := a.driver.session.Connection(); now != before {
+		t.Errorf("a had the connection %+v, and has %+v; want it to be kept", before, now)
+	}
+}
+
+// A connection on which nothing arrives any more has a successor in the same session, also with TLS and a user.
+func TestADeadConnectionIsReplacedInItsSession(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartZooKeeper(t, testbed.Options{TLS: true})
+	proxy := server.Proxy(t)
+	o := Options{Servers: []string{proxy.Addr()}, TLS: server.TLSConfig(), User: "app", Password: canary}
+	a := start(t, "a", o)
+	held := a.lead("jobs")
+	before := a.driver.session.Connection()
+	for range 3 {
+		proxy.Cut(true)
+		a.Renews(held) // in vain, and what is lost now does not come later
+		proxy.Cut(false)
+		if got := a.renews(held); got.Outcome != backend.Granted {
+			t.Fatalf("a renews: %v", got.Outcome)
+		}
+	}
+	if now := a.driver.session.Connection(); now.ID != before.ID || !now.From.After(before.From) {
+		t.Errorf("a had the connection %+v, and has %+v; want another one in the same session", before, now)
+	}
+}

@@ -22,36 +22,44 @@ const acceptTimeout = 2 * time.Second
 type conn struct {
 	net.Conn
 	s        *Session
+	address  string
 	reader   *bufio.Reader
 	opened   time.Time    // before anything was sent
+	from     time.Time    // the connection before has ended
 	lastRead atomic.Int64 // as an offset from opened
 
-	answered bool          // the server's first message has come
-	length   time.Duration // of the session that it grants
+	answered  bool          // the server's first message has come
+	grant     []byte        // what that says of the session, as the next request for it must
+	length    time.Duration // of the session that it grants
+	requested bool          // a successor: what the library is about to write was sent
+	left      int           // bytes that the library has yet to read of the present message
+	zxid      atomic.Int64  // the last one that the session has seen
 }
 
-func (s *Session) newConn(raw net.Conn) *conn {
-	return &conn{Conn: raw, s: s, reader: bufio.NewReaderSize(raw, 16<<10), opened: time.Now()}
+// newConn returns a connection for the session of the one before. The caller holds s.mu.
+func (s *Session) newConn(raw net.Conn, address string) *conn {
+	c := &conn{Conn: raw, s: s, address: address, reader: bufio.NewReaderSize(raw, 16<<10), opened: time.Now()}
+	c.from = c.opened
+	if s.conn != nil {
+		c.zxid.Store(s.conn.zxid.Load())
+	}
+	return c
 }
 
 var errIdle = errors.New("nobody needs a connection")
 
-// dial connects to a server for the library. A Quiet session that no call has needed for a while stays
-// without a connection: connecting, too, keeps it alive.
-func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Conn, error) {
-	s.mu.Lock()
-	idle := s.turn != turn || s.Quiet && time.Since(s.lastUsed) > s.Length/3
-	if idle {
-		s.wake() // a call that has waited for so long asks again
-	}
-	s.mu.Unlock()
-	if idle {
-		return nil, errIdle
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // several round trips of TLS
-	defer cancel()
-	raw, err := s.access.Dial(ctx, address, timeout)
+// idle reports whether a connection is for nobody. A Quiet session that no call has needed for a while stays
+// without one: connecting, too, keeps it alive. The caller holds s.mu.
+func (s *Session) idle(turn int) bool {
+	return s.turn != turn || s.Quiet && time.Since(s.lastUsed) > s.Length/3
+}
 
+// dial connects to a server for the library.
+func (s *Session) dial(turn int, address string) (net.Conn, error) {
+	if next, err := s.takeNext(turn); next != nil || err != nil {
+		return next, err
+	}
+	raw, err := s.reach(address)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -63,8 +71,15 @@ func (s *Session) dial(turn int, address string, timeout time.Duration) (net.Con
 		raw.Close()
 		return nil, errIdle
 	}
-	s.conn = s.newConn(raw)
+	s.conn = s.newConn(raw, address)
 	return s.conn, nil
+}
+
+// reach connects to a server.
+func (s *Session) reach(address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // several round trips of TLS
+	defer cancel()
+	return s.access.Dial(ctx, address, time.Second)
 }
 
 // refused notes why a server has granted no session.
@@ -72,14 +87,19 @@ func (s *Session) refused(c *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == c {
-		expects := ""
-		if s.access.TLS == nil {
-			expects = "expects TLS, "
-		}
-		s.why = fmt.Errorf("%s grants no session: it has no majority, %sor allows this address"+
-			" no more connections (maxClientCnxns): %w", c.RemoteAddr(), expects, err)
+		s.why = c.refusal(err)
 		s.wake()
 	}
+}
+
+// refusal says why a server has granted no session.
+func (c *conn) refusal(err error) error {
+	expects := ""
+	if c.s.access.TLS == nil {
+		expects = "expects TLS, "
+	}
+	return fmt.Errorf("%s grants no session: it has no majority, %sor allows this address no more connections"+
+		" (maxClientCnxns): %w", c.RemoteAddr(), expects, err)
 }
 
 // Read lets the library read what the server sends.
@@ -90,9 +110,14 @@ func (c *conn) Read(p []byte) (int, error) {
 			c.s.refused(c, err)
 			return 0, err
 		}
-		c.answered = true
 	}
-	n, err := c.reader.Read(p)
+	if c.left == 0 {
+		if err := c.readHeader(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := c.reader.Read(p[:min(len(p), c.left)])
+	c.left -= n
 	c.lastRead.Store(int64(time.Since(c.opened)))
 	return n, err
 }
@@ -109,37 +134,45 @@ func (c *conn) readGrant() error {
 	size := binary.BigEndian.Uint32(head)
 	id := binary.BigEndian.Uint64(head[12:])
 	c.length = time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond
-	if size > 256 || id != 0 && c.length < 10*time.Millisecond {
+	if size < 36 || size > 256 || id != 0 && c.length < 10*time.Millisecond {
 		return errors.New("the server's first message is not one of a ZooKeeper server")
 	}
-	_, err = c.reader.Peek(4 + int(size))
+	head, err = c.reader.Peek(4 + int(size))
+	if err == nil {
+		c.answered, c.left, c.grant = true, len(head), bytes.Clone(head[8:])
+	}
 	return err
+}
+
+// readHeader reads ahead how long the next message is, and what the session has seen with it: like the library,
+// which keeps that to itself, it counts answers to requests.
+func (c *conn) readHeader() error {
+	head, err := c.reader.Peek(16)
+	if err != nil {
+		return err
+	}
+	c.left = 4 + int(binary.BigEndian.Uint32(head))
+	xid, zxid := int32(binary.BigEndian.Uint32(head[4:])), int64(binary.BigEndian.Uint64(head[8:]))
+	if xid >= 0 && zxid > 0 {
+		c.zxid.Store(zxid)
+	}
+	return nil
 }
 
 // ping is what the library sends three times in the length of a session.
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
-// Write sends a request. A failure is told by the next Read alone: after a failed write the library may wait
+// Write sends a request, unless that was done. A failure is told by the next Read alone: after a failed write the library may wait
 // for ever, as it answers one request twice (conn.go, sendData and flushRequests).
 func (c *conn) Write(frame []byte) (int, error) {
-	if c.s.Quiet && bytes.Equal(frame, ping) {
+	if c.requested || c.s.Quiet && bytes.Equal(frame, ping) {
+		c.requested = false
 		return len(frame), nil
 	}
 	if _, err := c.Conn.Write(c.s.flag(frame)); err != nil {
 		c.Close()
 	}
 	return len(frame), nil
-}
-
-// dropIfSilent closes the connection if ctx was exceeded and nothing was received on it since began.
-func (s *Session) dropIfSilent(ctx context.Context, began time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.conn; c != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		if read := c.opened.Add(time.Duration(c.lastRead.Load())); read.Before(began) {
-			c.Close()
-		}
-	}
 }
 
 // Drop closes the connection. Requests that are under way fail, and calls wait for the next connection.

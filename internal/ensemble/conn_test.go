@@ -66,7 +66,7 @@ func newPieces(seed uint64) (*conn, *pieceConn) {
 	s := NewSession(&Access{}, 9*time.Second)
 	s.watches[key{Data, "/watched"}] = &Watch{}
 	s.watches[key{Children, "/names"}] = &Watch{}
-	return s.newConn(network), network
+	return s.newConn(network, ""), network
 }
 
 // The servers get what the library writes, but for a reading that is to leave a watch, and a quiet session's pings.
@@ -106,9 +106,9 @@ func TestAFailedWriteEndsTheConnectionWithoutAnError(t *testing.T) {
 }
 
 // However the server's first message arrives, it is known before the library reads any of it, and the library reads
-// all that the server has sent.
+// all that the server has sent. The last zxid of an answer is known; that of a watch that fires is none.
 func TestTheFirstMessageIsKnownBeforeItIsRead(t *testing.T) {
-	stream := slices.Concat(acceptance(9000), newFrame(string(make([]byte, 50_000)), 2, 0, 0, 0))
+	stream := slices.Concat(acceptance(9000), newFrame(string(make([]byte, 50_000)), 2, 1, 5, 0), newFrame("", -1, 1, 9, 0))
 	for seed := range uint64(200) {
 		conn, network := newPieces(seed)
 		network.incoming = stream
@@ -119,6 +119,9 @@ func TestTheFirstMessageIsKnownBeforeItIsRead(t *testing.T) {
 		rest, err := io.ReadAll(conn)
 		if err != nil || !bytes.Equal(append(first, rest...), stream) {
 			t.Errorf("seed %d: of %d bytes %d are read: %v", seed, len(stream), 1+len(rest), err)
+		}
+		if got := conn.zxid.Load(); got != 1<<32+5 {
+			t.Errorf("seed %d: the last zxid is said to be %x", seed, got)
 		}
 		conn.Close()
 	}

@@ -34,18 +34,20 @@ type Session struct {
 	access *Access
 	late   atomic.Int32 // writes whose calls have ended
 
-	mu        sync.Mutex
-	client    *zk.Conn // nil: there was no call yet, or the session has ended
-	turn      int      // changes with client, and when the session is closed
-	conn      *conn    // the present network connection, or the last one
-	accepted  Connection
-	connected bool          // there is a session, as far as the library knows
-	known     bool          // the servers know the user, whom the library names at each connection
-	lost      time.Time     // when the connection was lost
-	lastUsed  time.Time     // when a call last asked for the connection
-	why       error         // why the last attempt to connect has failed
-	changed   chan struct{} // closed, and replaced, when one of the above changes, or fired
-	closed    bool
+	mu         sync.Mutex
+	client     *zk.Conn    // nil: there was no call yet, or the session has ended
+	turn       int         // changes with client, and when the session is closed
+	conn       *conn       // the present network connection of client, or the last one
+	succession *succession // of conn; nil: it needs no successor
+	next       *conn       // the successor, for the library to take
+	accepted   Connection
+	connected  bool          // there is a session, as far as the library knows
+	known      bool          // the servers know the user, whom the library names at each connection
+	lost       time.Time     // when the connection was lost
+	lastUsed   time.Time     // when a call last asked for the connection
+	why        error         // why the last attempt to connect has failed
+	changed    chan struct{} // closed, and replaced, when one of the above changes, or fired
+	closed     bool
 
 	// Those of the present connection, and how often some have fired or were lost. There are also those under
 	// which a node is being read, and those that are over and have yet to fire.
@@ -58,6 +60,7 @@ type Connection struct {
 	ID     int64         // of the session
 	Length time.Duration // the servers keep the session for so long without contact
 	Sent   time.Time     // the request for this connection was sent after that
+	From   time.Time     // calls that began after that are not answered on an earlier one
 }
 
 // Connection returns what is known of the last connection. Calls that have ended without an error while it
@@ -68,11 +71,11 @@ func (s *Session) Connection() Connection {
 	return s.accepted
 }
 
-// Connected reports whether there is a connection now, as far as the library knows.
+// Connected reports whether there is a connection now, as far as the library knows, that needs no successor.
 func (s *Session) Connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.connected
+	return s.connected && s.succession == nil
 }
 
 const (
@@ -131,8 +134,8 @@ func (s *Session) connect() error {
 	turn := s.turn
 	silent := log.New(io.Discard, "", 0) // all that matters is returned as an error
 	client, _, err := zk.Connect(s.access.Servers, s.Length,
-		zk.WithDialer(func(_, address string, timeout time.Duration) (net.Conn, error) {
-			return s.dial(turn, address, timeout)
+		zk.WithDialer(func(_, address string, _ time.Duration) (net.Conn, error) {
+			return s.dial(turn, address)
 		}),
 		zk.WithEventCallback(func(e zk.Event) { s.event(turn, e) }),
 		zk.WithHostProvider(&serverList{}), zk.WithLogger(silent), zk.WithLogInfo(false),
@@ -140,7 +143,7 @@ func (s *Session) connect() error {
 	if err != nil {
 		return err
 	}
-	s.client, s.lost, s.known = client, time.Now(), s.access.User == ""
+	s.client, s.conn, s.lost, s.known = client, nil, time.Now(), s.access.User == ""
 	return nil
 }
 
@@ -151,6 +154,7 @@ func (s *Session) end() {
 	}
 	s.client = nil
 	s.turn++
+	s.dropNext()
 }
 
 // event is called by the library with each event, before any later answer is delivered.
@@ -162,7 +166,7 @@ func (s *Session) event(turn int, e zk.Event) {
 	case e.Type != zk.EventSession:
 		s.fire(e)
 	case e.State == zk.StateHasSession:
-		s.accepted = Connection{ID: s.client.SessionID(), Length: s.conn.length, Sent: s.conn.opened}
+		s.accepted = Connection{s.client.SessionID(), s.conn.length, s.conn.opened, s.conn.from}
 		s.connected, s.why = true, nil
 		if !s.known {
 			go s.authorize(s.client, turn)
@@ -204,8 +208,8 @@ func (s *Session) credentials() []byte { return []byte(s.access.User + ":" + s.a
 
 // call makes a request of the library, whose methods take no context. It returns when the request is answered
 // or ctx ends. Then the request's goroutine lives until the library finds the connection dead or closed; late
-// counts it until then. A connection on which nothing was received since the call began is closed, so that
-// the next request may reach another server.
+// counts it until then. A connection on which nothing was received since the call began gets a successor, so
+// that the next request may reach another server.
 func call[T any](
 	ctx context.Context, s *Session, late *atomic.Int32, request func(*zk.Conn) (T, error),
 ) (none T, err error) {
@@ -237,7 +241,7 @@ func call[T any](
 			<-answers
 			late.Add(-1)
 		}()
-		s.dropIfSilent(ctx, began)
+		s.succeedIfSilent(ctx, began)
 		return none, s.explain(ctx.Err())
 	}
 }
@@ -334,6 +338,7 @@ func (s *Session) Close(end bool) {
 	client, conn := s.client, s.conn
 	s.client, s.closed = nil, true
 	s.turn++
+	s.dropNext()
 	s.forgetAll()
 	s.mu.Unlock()
 	if client == nil {
