@@ -66,7 +66,8 @@ func (d *driver) connect(o Options) error {
 	}
 	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
 	next := &http.Transport{
-		DialContext: dialer.DialContext, DialTLSContext: dialer.DialTLS(client.Fresh(config, o.CAFile)),
+		DialContext:         client.AskFirst(dialer.DialContext),
+		DialTLSContext:      client.AskFirst(dialer.DialTLS(client.Fresh(config, o.CAFile))),
 		MaxIdleConnsPerHost: maxConns - 1, IdleConnTimeout: 90 * time.Second,
 	}
 	if socket != "" {

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"sync"
+	"time"
 )
 
 // maxAnswer is the most that is read of one answer.
@@ -53,4 +56,45 @@ func RoundTrip(next http.RoundTripper, r *http.Request, waits bool, drop func())
 		end()
 	}
 	return nil, r.Context().Err()
+}
+
+// A Dial dials an address of a network.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// AskFirst returns dial with connections that deliver nothing before something was sent on them. Consul answers
+// a connection for which it has no place at once, and net/http prints to stderr what comes before a request.
+func AskFirst(dial Dial) Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &asked{Conn: c, sent: make(chan struct{})}, nil
+	}
+}
+
+type asked struct {
+	net.Conn
+	first sync.Once
+	sent  chan struct{} // closed when something is sent
+}
+
+// Write implements [net.Conn].
+func (c *asked) Write(p []byte) (int, error) {
+	c.first.Do(func() { close(c.sent) })
+	return c.Conn.Write(p)
+}
+
+// Read implements [net.Conn]. A request that is on its way gets what has come before it.
+func (c *asked) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	select {
+	case <-c.sent:
+		return n, err
+	case <-time.After(answersIn):
+		return 0, io.EOF
+	}
 }
