@@ -115,7 +115,6 @@ type transport struct {
 	driver *driver
 }
 
-// RoundTrip implements [http.RoundTripper].
 func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("X-Consul-Token")

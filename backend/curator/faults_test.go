@@ -70,14 +70,8 @@ func TestConnectionsAreKeptWhereNoOthersCanBeHad(t *testing.T) {
 	t.Parallel()
 	full := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxClientCnxns=2"}})
 	a := newClient(t, "a", Options{ZooKeeper: zookeeper.Options{Servers: []string{full.Addr()}}, Tick: tick, Session: 12 * time.Second})
+	held := a.Leads("jobs")
 	a.Limit = time.Second
-	var held backend.Lease
-	testbed.Eventually(t, patience, "a leads", func() error {
-		now, _ := a.Looks("jobs")
-		got := a.Bids(now)
-		held = got.Lease
-		return got.Err
-	})
 	for range 3 {
 		testbed.DialZooKeeper(t, []string{full.Addr()}) // it waits
 	}
@@ -91,6 +85,25 @@ func TestConnectionsAreKeptWhereNoOthersCanBeHad(t *testing.T) {
 			t.Fatalf("a renews after that: %v, %v", got.Outcome, got.Err)
 		}
 		<-time.After(tick)
+	}
+}
+
+// Both connections of a leader are dead: that of its lease, and that of its lock.
+func TestDeadConnectionsCostOneCall(t *testing.T) {
+	t.Parallel()
+	proxy := testbed.StartZooKeeper(t, testbed.Options{}).Proxy(t)
+	a := newClient(t, "a", Options{ZooKeeper: zookeeper.Options{Servers: []string{proxy.Addr()}}, Tick: tick, Session: 12 * time.Second})
+	held := a.Leads("jobs")
+	for range 3 {
+		proxy.Break()
+		a.Limit = time.Second
+		if got := a.Renews(held); got.Err == nil {
+			t.Fatal("a dead connection has answered")
+		}
+		a.Limit = 4 * time.Second
+		if got := a.Renews(held); got.Outcome != backend.Granted {
+			t.Fatalf("the call after that: %v, %v", got.Outcome, got.Err)
+		}
 	}
 }
 

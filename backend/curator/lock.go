@@ -81,7 +81,6 @@ func (k *lock) Listen(ctx context.Context, _ []string) error {
 	}
 }
 
-// Take implements [beside.Lock].
 func (k *lock) Take(ctx context.Context, takings []beside.Taking) ([]beside.Result, error) {
 	results := make([]beside.Result, len(takings))
 	ensemble.InParallel(len(takings), func(i int) {
@@ -161,7 +160,6 @@ func (k *lock) granted(o *beside.Owned, owner int64, start time.Time) beside.Res
 	return r
 }
 
-// Keep implements [beside.Lock].
 func (k *lock) Keep(ctx context.Context, owned []beside.Owned) ([]beside.Result, error) {
 	return k.keep(ctx, time.Now(), owned), nil
 }

@@ -65,7 +65,6 @@ func (k *lock) queue(ctx context.Context, v *view, o *beside.Owned) (node string
 	return "", err
 }
 
-// Wait implements [beside.Lock].
 func (k *lock) Wait(ctx context.Context, owned []beside.Owned) error {
 	if k.layout.kind == Node {
 		return nil // who comes first has it
@@ -162,7 +161,6 @@ func (k *lock) leave(ctx context.Context, election string, term uint64) error {
 	return errBusy
 }
 
-// Drop implements [beside.Lock].
 func (k *lock) Drop(ctx context.Context, owned []beside.Owned) error {
 	if err := k.settle(ctx); err != nil {
 		return k.fail("drop", err)

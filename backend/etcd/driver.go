@@ -17,19 +17,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A driver is access to the keys of one prefix. It implements [lease.Driver] and [lease.Listener]. An item is
 // a key whose value is JSON. Positions are revisions, and the epoch is the id of the cluster: see [origins].
 type driver struct {
-	client    *clientv3.Client
-	ownClient bool        // Close closes the client
-	kv        clientv3.KV // these two ignore what a program has put into the client, as a namespace
-	watcher   clientv3.Watcher
-	login     *login
-	proxy     string // that connections lead through, as errors name it; "": none, or it is not known
-	keys      keyPrefix
-	origins   origins
+	client  *clientv3.Client
+	dialer  *client.Dialer // of the client, which Close closes; nil: the program has made the client
+	kv      clientv3.KV    // these two ignore what a program has put into the client, as a namespace
+	watcher clientv3.Watcher
+	login   *login
+	proxy   string // that connections lead through, as errors name it; "": none, or it is not known
+	keys    keyPrefix
+	origins origins
 
 	kept atomic.Pointer[watch] // for the next call of Listen
 }
@@ -47,7 +48,7 @@ func (d *driver) Limits() lease.Limits {
 }
 
 func (d *driver) Close() error {
-	if !d.ownClient {
+	if d.dialer == nil {
 		return d.fail(d.watcher.Close())
 	}
 	if err := d.client.Close(); !errors.Is(err, context.Canceled) {

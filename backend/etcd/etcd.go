@@ -61,9 +61,7 @@ func (d *driver) connect(o Options, files bool) error {
 	config := clientv3.Config{
 		Logger:            zap.NewNop(), // it would print to stderr
 		MaxUnaryRetries:   2,            // the default of 100 hides the reason, and repeats a refused token
-		DialKeepAliveTime: 10 * time.Second,
-		// On Linux also for what TCP has sent: a connection that a firewall has forgotten ends.
-		DialKeepAliveTimeout: 2 * time.Second,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialOptions: []grpc.DialOption{
 			grpc.WithUserAgent(client.Name()),
 			grpc.WithChainUnaryInterceptor(failFast),
@@ -89,10 +87,10 @@ func (d *driver) connect(o Options, files bool) error {
 		_, host, _ := strings.Cut(address, "://")
 		d.proxy = cmp.Or(d.proxy, client.ByProxy(&url.URL{Scheme: "https", Host: host})) // as gRPC does
 	}
-	if d.proxy == "" { // a dialer of ours would lead past it
-		dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
+	d.dialer = &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
+	if d.proxy == "" { // our dialer would lead past it
 		with(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialSocket(ctx, "tcp", address)
+			return d.dialer.DialContext(ctx, "tcp", address)
 		}))
 	}
 	if o.Username != "" {
@@ -100,7 +98,6 @@ func (d *driver) connect(o Options, files bool) error {
 		d.login.password.Set(o.Password)
 		with(grpc.WithPerRPCCredentials(d.login))
 	}
-	d.ownClient = true
 	if d.client, err = clientv3.New(config); err != nil {
 		return d.fail(fmt.Errorf("open: %w", err))
 	}
@@ -113,7 +110,6 @@ type freshCredentials struct {
 	config func() *tls.Config
 }
 
-// ClientHandshake implements [credentials.TransportCredentials].
 func (c freshCredentials) ClientHandshake(
 	ctx context.Context, authority string, conn net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {

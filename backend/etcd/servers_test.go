@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
@@ -91,6 +92,25 @@ func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	for i := range 3 {
 		a.Keeps(held)
 		a.Resigns(a.Leads(fmt.Sprint("more", i)))
+	}
+}
+
+// What is behind a proxy is gone, which goes on acknowledging. The calls after that are answered on another connection.
+func TestADeadConnectionCostsOneCall(t *testing.T) {
+	t.Parallel()
+	proxy := testbed.StartEtcd(t, calm).Proxy(t)
+	a := openNode(t, "a", options("http://"+proxy.Addr()))
+	held := a.Leads("jobs")
+	for range 3 {
+		proxy.Break()
+		a.Limit = time.Second
+		if got := a.Renews(held); got.Err == nil {
+			t.Fatal("a dead connection has answered")
+		}
+		a.Limit = 5 * time.Second
+		if got := a.Renews(held); got.Outcome != backend.Granted {
+			t.Fatalf("the call after that: %v, %v", got.Outcome, got.Err)
+		}
 	}
 }
 

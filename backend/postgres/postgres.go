@@ -182,14 +182,16 @@ func (c *conn) close() {
 func (d *driver) connect(dsn, file string) error {
 	again := client.Secret{Lines: true}
 	again.Set(dsn)
-	first, err := parse(dsn, dsn)
+	alive := net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}
+	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: alive}}
+	first, err := parse(dsn, dsn, dialer)
 	if err != nil {
 		return err
 	}
 	d.locate(&first.Config)
 	d.conns.Open = func(ctx context.Context) (*conn, error) {
 		again.ReadAgain(file)
-		config, err := parse(dsn, again.Get())
+		config, err := parse(dsn, again.Get(), dialer)
 		if errors.Is(err, errDSN) { // it could be used before
 			err = errFile
 		}
@@ -226,7 +228,7 @@ var (
 )
 
 // parse reads a DSN, with user and password of another one.
-func parse(dsn, login string) (*pgx.ConnConfig, error) {
+func parse(dsn, login string, dialer *client.Dialer) (*pgx.ConnConfig, error) {
 	of, err := pgxpool.ParseConfig(strings.TrimSpace(dsn)) // after a blank line a URL is a parameter
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		return nil, fmt.Errorf("the dsn, or PGSERVICE or the like, names a file: %w", clean.FileError(file))
@@ -251,11 +253,6 @@ func parse(dsn, login string) (*pgx.ConnConfig, error) {
 	c.DialFunc, c.LookupFunc = dialer.DialContext, dialer.LookupHost
 	return c, nil
 }
-
-// dialer has all connections: what it knows of hosts counts for each.
-var dialer = &client.Dialer{Dialer: net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: net.KeepAliveConfig{
-	Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3,
-}}}
 
 // primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of
 // the running time may end any statement.

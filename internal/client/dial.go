@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,6 +33,7 @@ type Dialer struct {
 
 	left    sync.Map // dials whose call has ended: a <-chan dialed by network and address
 	unheard sync.Map // since when nothing was read from a host that accepts: a time.Time by its address
+	open    sync.Map // connections: keys of type *heard
 }
 
 type dialed struct {
@@ -41,16 +43,6 @@ type dialed struct {
 
 // DialContext dials an address of a network.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := d.DialSocket(ctx, network, address)
-	if c, ok := conn.(*net.TCPConn); ok {
-		conn = &heard{c, d, ip(c)}
-	}
-	return conn, err
-}
-
-// DialSocket is DialContext for who sets options of a socket, as gRPC does. What is read from its connections
-// is not known, so the next dial within silentFor prefers another address of the name.
-func (d *Dialer) DialSocket(ctx context.Context, network, address string) (net.Conn, error) {
 	key := network + " " + address
 	for {
 		left, again := d.left.LoadAndDelete(key)
@@ -62,10 +54,7 @@ func (d *Dialer) DialSocket(ctx context.Context, network, address string) (net.C
 		select {
 		case r := <-results:
 			if r.conn != nil || !again {
-				if r.conn != nil {
-					d.unheard.LoadOrStore(ip(r.conn), time.Now())
-				}
-				return r.conn, r.err
+				return d.listen(r.conn), r.err
 			}
 		case <-ctx.Done():
 			d.left.Store(key, results) // for the next call; of two that were left, the first is for nobody
@@ -168,20 +157,48 @@ func (d *Dialer) hangs(ip string) int {
 	return 0
 }
 
-// A heard is a connection that notes that its host answers. Pools look at its socket.
+// A heard is a connection that notes when its host has answered. Pools look at its socket.
 type heard struct {
 	*net.TCPConn
 	dialer *Dialer
 	ip     string
+	opened time.Time
+	last   atomic.Int64 // when something was read last, as an offset from opened
 }
 
-// Read implements [net.Conn].
+// listen notes from now on when the host of a connection answers.
+func (d *Dialer) listen(conn net.Conn) net.Conn {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return conn
+	}
+	c := &heard{TCPConn: tcp, dialer: d, ip: ip(tcp), opened: time.Now()}
+	d.unheard.LoadOrStore(c.ip, c.opened)
+	d.open.Store(c, nil)
+	return c
+}
+
 func (c *heard) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	if n > 0 {
+		c.last.Store(int64(time.Since(c.opened)))
 		c.dialer.unheard.Delete(c.ip)
 	}
 	return n, err
+}
+
+func (c *heard) Close() error {
+	c.dialer.open.Delete(c)
+	return c.TCPConn.Close()
+}
+
+// CloseSilent closes the connections on which nothing was read since a call began.
+func (d *Dialer) CloseSilent(began time.Time) {
+	for key := range d.open.Range {
+		if c := key.(*heard); c.opened.Add(time.Duration(c.last.Load())).Before(began) {
+			c.Close()
+		}
+	}
 }
 
 // DialTLS returns what dials an address and makes the connection one with TLS, by the configuration at that

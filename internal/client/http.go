@@ -79,7 +79,6 @@ type asked struct {
 	sent  chan struct{} // closed when something is sent
 }
 
-// Write implements [net.Conn].
 func (c *asked) Write(p []byte) (int, error) {
 	c.first.Do(func() { close(c.sent) })
 	return c.Conn.Write(p)

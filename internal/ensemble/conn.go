@@ -77,7 +77,7 @@ func (s *Session) dial(turn int, address string) (net.Conn, error) {
 
 // reach connects to a server.
 func (s *Session) reach(address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // several round trips of TLS
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // several round trips of TLS
 	defer cancel()
 	return s.access.Dial(ctx, address, time.Second)
 }

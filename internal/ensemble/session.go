@@ -122,7 +122,7 @@ func (s *Session) state() (client *zk.Conn, changed chan struct{}, err error) {
 			return nil, nil, err
 		}
 	}
-	if s.connected && s.known {
+	if s.connected && s.known && (s.succession == nil || s.succession.slow) {
 		return s.client, nil, nil
 	}
 	return nil, s.changed, nil

@@ -17,12 +17,23 @@ type succession struct {
 	turn  int
 	began time.Time     // nothing was received on of since; zero: no matter what, and each server is asked once
 	over  chan struct{} // closed when there is a successor, or none is needed
+	slow  bool          // calls no longer wait for it
 }
+
+// soon is how long calls wait for a successor before they try the silent connection again.
+const soon = 250 * time.Millisecond
 
 // succeed begins to look for a successor of the present connection. The caller holds s.mu.
 func (s *Session) succeed(began time.Time) {
-	s.succession = &succession{s.conn, s.turn, began, make(chan struct{})}
-	go s.askServers(s.succession)
+	q := &succession{of: s.conn, turn: s.turn, began: began, over: make(chan struct{})}
+	s.succession = q
+	go s.askServers(q)
+	time.AfterFunc(soon, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		q.slow = true
+		s.wake()
+	})
 }
 
 // succeedIfSilent has the connection succeeded if ctx was exceeded and nothing was received since began.
@@ -125,6 +136,7 @@ func (s *Session) settle(q *succession, next *conn, err error, round bool) (chan
 		return s.changed, false
 	}
 	s.succession = nil
+	s.wake()
 	return nil, true
 }
 
