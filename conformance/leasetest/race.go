@@ -183,6 +183,7 @@ func besideRollBacks(l *lab) {
 func wentBack(l *lab) {
 	first := l.created("a", 1)
 	restore := l.GoBack()
+	l.connectAgain()
 	l.put(backend.Granted, "a change that will be lost", inTerm(first, 2))
 	before := l.read(l.d, key("a"))
 	restore()
@@ -192,9 +193,17 @@ func wentBack(l *lab) {
 	l.Want(err != nil || w.Results[0].Outcome != backend.Granted,
 		"a change by what was read before the store went back was granted")
 
+	l.connectAgain()
 	after := l.read(l.d, key("a"))
 	other := after.Epoch != before.Epoch
 	l.Want(other || after.WentBack != before.WentBack,
 		"the store went back, and the driver says so neither by Epoch nor by WentBack: %+v", after)
 	l.Want(other || after.Items[0].Old, "what was written before that is not old: %+v", after.Items[0])
+}
+
+// connectAgain waits until the store can be read, after it may have been started again.
+func (l *lab) connectAgain() {
+	for _, err := l.d.Read(l.ctx, nil); err != nil && l.ctx.Err() == nil; _, err = l.d.Read(l.ctx, nil) {
+		<-time.After(50 * time.Millisecond)
+	}
 }
