@@ -22,7 +22,7 @@ import (
 
 // hedged runs f, which is one call to the cluster. It is also sent to a second and a third member if the
 // first does not answer, and once more with a new token if one was refused: it has changed nothing then. If
-// none has answered, silent connections are closed: gRPC would take 12 s to find that they are dead.
+// none has answered, connections that stay silent are closed: gRPC would take 12 s to find them dead.
 func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (R, error) {
 	began := time.Now()
 	r, err := firstAnswer(ctx, f)

@@ -192,13 +192,15 @@ func (c *heard) Close() error {
 	return c.TCPConn.Close()
 }
 
-// CloseSilent closes the connections on which nothing was read since a call began.
+// CloseSilent closes, when answers would be too late, connections on which nothing was read since a call began.
 func (d *Dialer) CloseSilent(began time.Time) {
-	for key := range d.open.Range {
-		if c := key.(*heard); c.opened.Add(time.Duration(c.last.Load())).Before(began) {
-			c.Close()
+	time.AfterFunc(lateness, func() {
+		for key := range d.open.Range {
+			if c := key.(*heard); c.opened.Add(time.Duration(c.last.Load())).Before(began) {
+				c.Close()
+			}
 		}
-	}
+	})
 }
 
 // DialTLS returns what dials an address and makes the connection one with TLS, by the configuration at that
