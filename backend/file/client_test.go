@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/lab/drivertest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const ttl = 10 * time.Second
@@ -35,9 +36,7 @@ func openWith(t *testing.T, id string, o file.Options) *client {
 func newClient(t *testing.T, id string, o file.Options, open func(file.Options) (*file.Backend, error)) *client {
 	t.Helper()
 	b, err := open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { file.Die(b) })
 	return &client{b, drivertest.NewCandidate(t, b, id, ttl)}
 }
@@ -48,8 +47,6 @@ func mkfifo(path string) error { return syscall.Mkfifo(path, 0o600) }
 func newDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "election")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.Mkdir(dir, 0o700))
 	return dir
 }

@@ -47,9 +47,7 @@ func newStore(t testing.TB, o file.Options, open func(file.Options) (*file.Backe
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			t.Cleanup(func() { file.Die(b) })
 			return b
 		},
@@ -128,9 +126,7 @@ func TestDriver(t *testing.T) {
 func files(t testing.TB, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "leases-*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return names
 }
 

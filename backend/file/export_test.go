@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 var dead sync.Map
@@ -43,14 +44,10 @@ func RegisterOf(b *Backend) register.Register { return b.store }
 func latest(t testing.TB, dir string) (*os.Root, content) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { root.Close() })
 	c, err := read(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return root, c
 }
 
@@ -69,7 +66,6 @@ func SetValue(t testing.TB, dir string, value []byte) {
 		root.Remove(nameOf(c.number))
 		return
 	}
-	if _, err := add(root, &content{number: c.number + 1, value: value, maxTTL: cmp.Or(c.maxTTL, defaultMaxTTL)}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := add(root, &content{number: c.number + 1, value: value, maxTTL: cmp.Or(c.maxTTL, defaultMaxTTL)}, time.Now())
+	testbed.NoError(t, err)
 }

@@ -13,14 +13,13 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return text
 }
 
@@ -138,9 +137,7 @@ func TestFilesHarmedUnderALeaderFreeNothing(t *testing.T) {
 					b.Sees("jobs")
 					a.Keeps(held)
 					trusted := time.Now().Add(ttl)
-					if err := do(); err != nil {
-						t.Fatal(err)
-					}
+					testbed.NoError(t, do())
 					if fresh {
 						b = open(t, dir, "c")
 					}
@@ -172,9 +169,7 @@ func TestFilesHarmedAfterADeathCostNoTime(t *testing.T) {
 			do := harms[what].before(t, dir)
 			held := a.Leads("jobs")
 			file.Die(a.Backend)
-			if err := do(); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, do())
 			if now := open(t, dir, "b").Leads("jobs"); now.Term <= held.Term {
 				t.Errorf("term %d after %d", now.Term, held.Term)
 			}
@@ -200,9 +195,7 @@ func TestAPipeProvesNothingUnlessItsProcessHasMadeIt(t *testing.T) {
 				pipes, _ := filepath.Glob(dir + "/*.alive")
 				if harm == nil {
 					f, err := os.OpenFile(pipes[0], os.O_RDWR, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testbed.NoError(t, err)
 					f.WriteString("hello")
 					defer f.Close()
 				} else if err := harm(pipes[0]); err != nil {
@@ -231,13 +224,9 @@ func TestALeaderThatLivesKeepsItsLeaseThoughItsPipeIsMadeAnew(t *testing.T) {
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	a.Leads("jobs")
 	pipes, _ := filepath.Glob(dir + "/*.alive")
-	if err := os.Rename(pipes[0], pipes[0]+"~"); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.Rename(pipes[0], pipes[0]+"~"))
 	a.Leads("other")
-	if err := os.Rename(pipes[0]+"~", pipes[0]); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.Rename(pipes[0]+"~", pipes[0]))
 	if l := b.Sees("jobs"); l.ObserveFor != backend.ExpiresInStore {
 		t.Errorf("the lease of a process that lives: %+v", l)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Somebody leads in the directory, and then its files are changed.
@@ -29,14 +30,10 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 			dir := newDir(t)
 			open(t, dir, "a").Leads("jobs")
 			if x.harm != nil {
-				if err := x.harm(dir); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, x.harm(dir))
 			}
 			list, err := openWith(t, "b", file.Options{Dir: dir, MaxTTL: x.maxTTL}).Inspect(t.Context(), ttl, ttl/3)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			text := ""
 			for _, d := range list {
 				text += d.String() + "\n"
@@ -61,9 +58,7 @@ func TestInspectFailsWithoutADirectory(t *testing.T) {
 	if _, err := b.Inspect(ended, time.Second, time.Second); !errors.Is(err, context.Canceled) {
 		t.Errorf("expected %v, got %v", context.Canceled, err)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.RemoveAll(dir))
 	if _, err := b.Inspect(t.Context(), time.Second, time.Second); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("expected %v, got %v", backend.ErrUnavailable, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // The error says what to do.
@@ -41,18 +42,14 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 		if runtime.GOOS != "linux" && strings.HasPrefix(c.o.Dir, "/proc") {
 			continue
 		}
-		if err := os.Chmod(dir, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.Chmod(dir, c.mode))
 		if _, err := file.Open(c.o); !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: expected %v with %q, got %v", c.what, c.class, c.says, err)
 		}
 	}
 	os.Chmod(dir, 0o700)
 	if os.Geteuid() == 0 {
-		if err := os.Chown(dir, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.Chown(dir, 65534, 65534))
 		if _, err := file.Open(file.Options{Dir: dir}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "65534") {
 			t.Errorf("a directory of another user: expected ErrDenied with that user, got %v", err)
 		}
@@ -87,14 +84,10 @@ func TestPlantedFilesAreNotFollowed(t *testing.T) {
 		"a directory":     func(path string) error { return os.Mkdir(path, 0o700) },
 	}
 	for what, plant := range plants {
-		if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(victim, []byte("precious"), 0o600))
 		dir := newDir(t)
 		a := open(t, dir, "a")
-		if err := plant(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, plant(filepath.Join(dir, name)))
 		if err := a.Bids(backend.Lease{Election: "jobs"}).Err; !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("%s: %v; want ErrDenied", what, err)
 		}
@@ -141,9 +134,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	open := func() (n int) {
 		all, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		for _, f := range all {
 			if to, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil && strings.Contains(to, t.Name()) {
 				n++
@@ -166,9 +157,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		cancel()
 		held.Term = 0 // whatever is held
 		c.Resigns(held)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, c.Close())
 		if n := open(); n != 0 {
 			t.Fatalf("%d files are open after a release", n)
 		}
@@ -192,9 +181,7 @@ func TestFilesOfProcessesThatHaveEndedAreRemoved(t *testing.T) {
 	file.Die(ended.Backend)
 	file.Die(fresh.Backend)
 	for _, name := range []string{"notes.txt", ".new-old", ".new-young"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	for name := range there {
 		if name != ".new-young" && !strings.HasPrefix(name, string(fresh.Me.Nonce)) {
@@ -220,9 +207,7 @@ func TestAPreflightFindsADirectoryThatCannotBeUsed(t *testing.T) {
 	if temps, _ := filepath.Glob(dir + "/.new-*"); temps != nil {
 		t.Errorf("the preflight has left %v", temps)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.RemoveAll(dir))
 	if err := b.Preflight(t.Context(), bids)[0]; err == nil {
 		t.Error("no error without a directory")
 	}

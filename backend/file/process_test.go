@@ -122,20 +122,14 @@ func TestAWatcherHearsOfADeathBeforeTheTTL(t *testing.T) {
 	f := newFleet(t, longTTL)
 	leader := f.leads("a")
 	store, err := file.Open(file.Options{Dir: f.dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	m, err := election.New(store, election.Options{Observer: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { m.Close(context.Background()) })
 
 	events := make(chan election.Event, 10)
 	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	e.Watch(func(ev election.Event) { events <- ev })
 	await := func(kind election.Kind) election.Event {
 		for deadline := time.After(longTTL - 5*time.Second); ; {
@@ -161,9 +155,7 @@ func TestChildrenDoNotInheritTheLock(t *testing.T) {
 	f := newFleet(t, longTTL)
 	first := f.Leads(f.Program("a", true, memberArg, memberConfig{f.dir, "a", f.ttl, true}))
 	child, err := strconv.Atoi(strings.TrimPrefix(first.Says("spawned"), "spawned "))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { syscall.Kill(child, syscall.SIGKILL) })
 	next := f.start("b")
 	first.Kill()

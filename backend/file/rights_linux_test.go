@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A directory that may not be read, or whose files may not, is not one without elections.
@@ -17,13 +18,9 @@ func TestADirectoryThatMayNotBeReadIsDenied(t *testing.T) {
 		dir := newDir(t)
 		a, b := open(t, dir, "a"), open(t, dir, "b")
 		a.Leads("jobs")
-		if err := a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}))
 		above := filepath.Dir(dir) // which nobody else may enter either
-		if err := errors.Join(os.Chmod(filepath.Dir(above), 0o755), os.Chmod(above, 0o755), os.Chmod(dir, mode)); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, errors.Join(os.Chmod(filepath.Dir(above), 0o755), os.Chmod(above, 0o755), os.Chmod(dir, mode)))
 		errs := map[string]error{}
 		asNobody(func() {
 			_, errs["observe"] = b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
@@ -35,9 +32,7 @@ func TestADirectoryThatMayNotBeReadIsDenied(t *testing.T) {
 				t.Errorf("%s in a directory that %s: %v; want ErrDenied", call, what, err)
 			}
 		}
-		if err := os.Chmod(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.Chmod(dir, 0o700))
 	}
 }
 
