@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // fragmentFrame surrounds a fragment of a page with the imports and variables that the page
@@ -96,9 +97,7 @@ func checker(t *testing.T) func(source string) []error {
 	t.Helper()
 	fset := token.NewFileSet()
 	frame, err := parser.ParseFile(fset, "frame", fmt.Sprintf(fragmentFrame, ""), parser.ImportsOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
 	for _, i := range frame.Imports {
 		args = append(args, strings.Trim(i.Path.Value, `"`))
@@ -148,9 +147,7 @@ func TestEveryVariableThatAPageNamesExists(t *testing.T) {
 func TestEveryReasonIsExplained(t *testing.T) {
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		return string(text)
 	}
 	reasons := regexp.MustCompile(`\bReason[A-Za-z]+\s+(?:Reason)?\s*= "([^"]+)"`).FindAllStringSubmatch(read("../election/event.go"), -1)

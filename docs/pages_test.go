@@ -63,20 +63,18 @@ func TestEveryConfigurationOnAPageIsAccepted(t *testing.T) {
 const patience = 3 * time.Minute
 
 // electAndClose runs a manager on the store, twice: it leads, nominates, lists members and closes.
-func electAndClose(t *testing.T, open func(t *testing.T) backend.Backend) {
+func electAndClose(t *testing.T, open func() (backend.Backend, error)) {
 	t.Helper()
 	for range 2 { // the second manager finds the first one's data
+		b, err := open()
+		testbed.NoError(t, err)
 		// With this TTL a busy machine costs no leadership.
-		m, err := election.New(open(t), election.Options{TTL: 12 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, err := election.New(b, election.Options{TTL: 12 * time.Second})
+		testbed.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		e, err := m.Join("billing")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		if _, err := e.Campaign(ctx); err != nil {
 			t.Fatalf("with the rights of the page: %v, %v", err, m.Status().Err)
 		}
@@ -111,11 +109,8 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 			d.Exec(t, split(adapt(block(t, "mysql.md", name)))...)
 		}
 		t.Cleanup(func() {
-			db := testbed.OpenDB(t, d.Admin)
 			for _, user := range []string{"app", "observer"} {
-				if _, err := db.Exec(fmt.Sprintf("DROP USER '%s%s'@'%s'", user, suffix, host)); err != nil {
-					t.Error(err)
-				}
+				d.Exec(t, fmt.Sprintf("DROP USER '%s%s'@'%s'", user, suffix, host))
 			}
 		})
 		as := func(user string) *sqldriver.Config {
@@ -123,13 +118,7 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 			c.User, c.Passwd = user+suffix, "secret"
 			return c
 		}
-		electAndClose(t, func(t *testing.T) backend.Backend {
-			b, err := mysql.Open(mysql.Options{Config: as("app")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return b
-		})
+		electAndClose(t, func() (backend.Backend, error) { return mysql.Open(mysql.Options{Config: as("app")}) })
 		observer := testbed.OpenDB(t, as("observer"))
 		for _, s := range split(block(t, "mysql.md", "inspect")) {
 			rows, err := observer.Query(s)
@@ -163,13 +152,7 @@ func TestThePostgresPageIsTrue(t *testing.T) {
 	open := func(user string) (backend.Backend, error) {
 		return postgres.Open(postgres.Options{DSN: d.DSNOf(user, "secret", "")})
 	}
-	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := open(app)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	})
+	electAndClose(t, func() (backend.Backend, error) { return open(app) })
 	for _, s := range split(block(t, "postgres.md", "inspect")) {
 		if got := d.Value(t, "BEGIN; SET LOCAL ROLE "+observer+"; "+s+"; COMMIT"); got == "" && !strings.Contains(s, "session") {
 			t.Errorf("%s: no rows", s)
@@ -196,13 +179,7 @@ func TestTheRedisPageIsTrue(t *testing.T) {
 	open := func(user string) (backend.Backend, error) {
 		return redis.Open(redis.Options{Addresses: []string{server.Addr()}, Username: user, Password: "secret", MaxTTL: 20 * time.Second})
 	}
-	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := open("app")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	})
+	electAndClose(t, func() (backend.Backend, error) { return open("app") })
 	for i, answer := range run("inspect") {
 		if text := fmt.Sprint(answer); !strings.Contains(text, []string{"billing", "", "max_ttl"}[i]) {
 			t.Errorf("command %d of the page answers %s", i, text)
@@ -216,31 +193,19 @@ func TestTheRedisPageIsTrue(t *testing.T) {
 func TestTheMySQLTablePageIsTrue(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
-		if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", mysqltable.DefaultPrefix); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", mysqltable.DefaultPrefix))
 		d.Exec(t, "CREATE TABLE leader_election (id int unsigned NOT NULL AUTO_INCREMENT, name varchar(128) NOT NULL, node varchar(128) NOT NULL, "+
 			"last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (id), UNIQUE KEY (name))")
 		host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
 		user := "tab" + string(backend.NewNonce()[:8])
 		adapt := strings.NewReplacer("'app'@'%'", "'"+user+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
 		d.Exec(t, split(adapt(block(t, "mysqltable.md", "table-rights")))...)
-		t.Cleanup(func() {
-			if _, err := testbed.OpenDB(t, d.Admin).Exec(fmt.Sprintf("DROP USER '%s'@'%s'", user, host)); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { d.Exec(t, fmt.Sprintf("DROP USER '%s'@'%s'", user, host)) })
 		account := d.User.Clone()
 		account.User, account.Passwd = user, "secret"
-		electAndClose(t, func(t *testing.T) backend.Backend {
-			// A threshold that leaves room for the TTL of electAndClose.
-			o := mysqltable.Options{MySQL: mysql.Options{Config: account}, Layout: mysqltable.LastSeenActive, Threshold: 30 * time.Second}
-			b, err := mysqltable.Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return b
-		})
+		// A threshold that leaves room for the TTL of electAndClose.
+		o := mysqltable.Options{MySQL: mysql.Options{Config: account}, Layout: mysqltable.LastSeenActive, Threshold: 30 * time.Second}
+		electAndClose(t, func() (backend.Backend, error) { return mysqltable.Open(o) })
 		db := testbed.OpenDB(t, account)
 		for _, s := range split(block(t, "mysqltable.md", "table-inspect")) {
 			rows, err := db.Query(s)
@@ -259,9 +224,7 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 // grants returns the user of this database with the host that it may connect from.
 func grants(t *testing.T, d *testbed.Database) (s string) {
 	t.Helper()
-	if err := testbed.OpenDB(t, d.Admin).QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", d.User.User).Scan(&s); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, testbed.OpenDB(t, d.Admin).QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", d.User.User).Scan(&s))
 	return s
 }
 
@@ -278,18 +241,12 @@ func split(text string) (list []string) {
 func readAsObserver(t *testing.T, open func() (backend.Backend, error)) {
 	t.Helper()
 	b, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	m, err := election.New(b, election.Options{Observer: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer m.Close(t.Context())
 	e, err := m.Join("billing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	testbed.Eventually(t, patience, "an observer with the rights of the page sees the last leadership", func() error {
 		if c := e.Current(); c.Kind != election.Vacant || c.Term == 0 {
 			return fmt.Errorf("%v: %w", c, m.Status().Err)
@@ -305,28 +262,16 @@ func readAsObserver(t *testing.T, open func() (backend.Backend, error)) {
 func TestTheConsulPageIsTrue(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
 	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: testbed.ConsulToken})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	options := func(page string) consul.Options {
 		policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: page[:len(page)-3], Rules: block(t, page, "rights")}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		token, _, err := root.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		return consul.Options{Address: agent.URL(), Token: token.SecretID}
 	}
 	native := options("consul.md")
-	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := consul.Open(native)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	})
+	electAndClose(t, func() (backend.Backend, error) { return consul.Open(native) })
 }
 
 // The nodes that docs/curator.md creates are enough for a user without other rights.
@@ -367,25 +312,16 @@ func zooKeeperPage(t *testing.T, page string, open func(server, user, password s
 	if created == 0 {
 		t.Fatal("the page creates no node")
 	}
-	if _, err := admin.SetACL("/", zk.WorldACL(zk.PermRead), -1); err != nil {
-		t.Fatal(err)
-	}
-	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := open(server.Addr(), "app", "secret")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	})
+	_, err := admin.SetACL("/", zk.WorldACL(zk.PermRead), -1)
+	testbed.NoError(t, err)
+	electAndClose(t, func() (backend.Backend, error) { return open(server.Addr(), "app", "secret") })
 }
 
 // The role on docs/etcd.md is enough.
 func TestTheEtcdPageIsTrue(t *testing.T) {
 	node := testbed.StartEtcd(t, testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	root, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer root.Close()
 	ctx := t.Context()
 	for line := range strings.Lines(block(t, "etcd.md", "rights")) {
@@ -413,14 +349,7 @@ func TestTheEtcdPageIsTrue(t *testing.T) {
 	_, err1 := root.UserAdd(ctx, "root", "root")
 	_, err2 := root.UserGrantRole(ctx, "root", "root")
 	_, err3 := root.AuthEnable(ctx)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
-	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := etcd.Open(etcd.Options{Endpoints: []string{node.URL()}, Username: "app", Password: "secret"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	})
+	testbed.NoError(t, errors.Join(err1, err2, err3))
+	o := etcd.Options{Endpoints: []string{node.URL()}, Username: "app", Password: "secret"}
+	electAndClose(t, func() (backend.Backend, error) { return etcd.Open(o) })
 }

@@ -29,24 +29,13 @@ func TestTheReadmeProgramIsElectedOnMySQL(t *testing.T) {
 				t.Parallel()
 				s := testbed.Shared(t, k)
 				d := s.Database(t)
-				db := testbed.OpenDB(t, s.AdminConfig())
 				suffix := string(backend.NewNonce()[:8])
 				host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
 				adapt := strings.NewReplacer(
 					"'app'@'%'", "'app"+suffix+"'@'"+host+"'", "DATABASE app", "DATABASE app"+suffix, " app.", " app"+suffix+".",
 					"app:secret@tcp(127.0.0.1:3306)/app", fmt.Sprintf("app%s:secret@%s(%s)/app%[1]s", suffix, d.User.Net, d.User.Addr)).Replace
-				t.Cleanup(func() {
-					for _, statement := range []string{"DROP USER 'app" + suffix + "'@'" + host + "'", "DROP DATABASE app" + suffix} {
-						if _, err := db.Exec(statement); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-				for _, statement := range split(adapt(block(t, page, "mysql-account"))) {
-					if _, err := db.Exec(statement); err != nil {
-						t.Fatalf("%s: %v", statement, err)
-					}
-				}
+				t.Cleanup(func() { s.Exec(t, "DROP USER 'app"+suffix+"'@'"+host+"'", "DROP DATABASE app"+suffix) })
+				s.Exec(t, split(adapt(block(t, page, "mysql-account")))...)
 				isElected(t, goCommand, page, adapt(block(t, page, "mysql-configuration")), block(t, page, "program"))
 			})
 		})
@@ -61,9 +50,7 @@ func TestTheReadmeProgramIsElectedOnPostgreSQL(t *testing.T) {
 			s := testbed.SharedPostgres(t)
 			suffix := string(backend.NewNonce()[:8])
 			admin, err := url.Parse(s.AdminDSN("app" + suffix))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			dsn := *admin
 			dsn.User = url.UserPassword("app"+suffix, "secret")
 			adapt := strings.NewReplacer("ROLE app", "ROLE app"+suffix, "DATABASE app", "DATABASE app"+suffix, "OWNER app", "OWNER app"+suffix,
@@ -117,13 +104,9 @@ func goWithThisModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	program, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	if out, err := exec.Command(program, "build", "-o", filepath.Join(dir, "elect"), "../cmd/elect").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -165,9 +148,7 @@ func offline(bin string) []string {
 
 func write(t *testing.T, file, text string, mode os.FileMode) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), mode)); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), mode)))
 }
 
 // A terminal runs the program and keeps its output.
@@ -181,15 +162,11 @@ type terminal struct {
 func openTerminal(t *testing.T, dir, line string) *terminal {
 	t.Helper()
 	out, err := os.CreateTemp(t.TempDir(), "terminal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer out.Close()
 	x := &terminal{exec.Command("sh", "-c", "exec "+line), t, out.Name(), make(chan error, 1)}
 	x.Dir, x.Stdout, x.Stderr = dir, out, out
-	if err := x.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, x.Start())
 	done := make(chan struct{})
 	go func() { x.ended <- x.Wait(); close(done) }()
 	t.Cleanup(func() { x.Process.Kill(); <-done })
@@ -236,9 +213,7 @@ func (x *terminal) end() error {
 // and in the paragraph "Figures".
 func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 	rows, err := figures.Read(pages(t)["bench.md"], pages(t)["guard.md"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	short := func(d time.Duration) string {
 		if d < time.Second {
 			return fmt.Sprintf("%.0f ms", float64(d)/1e6)
@@ -267,9 +242,7 @@ func TestTheReadmesFiguresAreMeasured(t *testing.T) {
 	know := map[string]string{}
 	for _, m := range fleet.FindAllStringSubmatch(pages(t)["bench.md"], -1) {
 		d, err := time.ParseDuration(m[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		know[strings.ToLower(m[1])] = short(max(d, time.Millisecond))
 	}
 	know["mysql"] = know["mariadb"]
