@@ -16,6 +16,7 @@ import (
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // parse reads a text and these variables, and nothing of the real environment.
@@ -26,9 +27,7 @@ func parse(text string, environ ...string) (*config.Config, error) {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -37,18 +36,12 @@ func TestManagersOfOneConfigurationShareAStore(t *testing.T) {
 	var won int
 	for range 2 {
 		c, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		m, err := c.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		t.Cleanup(func() { m.Close(t.Context()) })
 		e, err := m.Join(t.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		lead, err := e.Try(t.Context())
 		if err != nil && !errors.Is(err, election.ErrNotElected) {
 			t.Fatal(err)
@@ -80,9 +73,7 @@ priority: 7
 reclaim: 30s
 observer: true
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	want := election.Options{
 		ID: "anna", Address: "anna.example:8080", Metadata: "zone: b",
 		TTL: 20 * time.Second, RenewEvery: 4 * time.Second, CallTimeout: 3 * time.Second, ClockMargin: 5 * time.Second,
@@ -104,9 +95,7 @@ observer: true
 
 func TestTheEnvironmentOverridesTheFile(t *testing.T) {
 	c, err := parse("backend: mysql\nttl: 20s\nid: anna\n", "ELECTION_TTL=30s", "ELECTION_BACKEND=memory", "ELECTION_ID=", "TTL=1s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	if c.Backend != "memory" || c.Election.TTL != 30*time.Second {
 		t.Errorf("%s, %v", c.Backend, c.Election.TTL)
 	}
@@ -124,9 +113,7 @@ func TestTheEnvironmentAloneIsEnough(t *testing.T) {
 	}
 	t.Setenv("ELECTION_BACKEND", "memory")
 	m, err := config.Open(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	if err := m.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -266,9 +253,7 @@ func TestAStoresErrorNamesItsSection(t *testing.T) {
 		"bad section": {"backend: mysql\nmysql:\n  dsn: u@tcp(h)/x\n  prefix: 1a\n", "config: election.yaml:3: mysql: prefix is \"1a\""},
 	} {
 		conf, err := parse(c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		if err := conf.Validate(t.Context()); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s: %v\nwant %s", what, err, c.want)
 		}

@@ -28,9 +28,7 @@ func TestOpenReportsADeniedStore(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
 			conf, err := config.Load("", config.Options{Environ: []string{"ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=" + c.user + "@tcp(" + c.addr + ")/" + d.Name}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			var log bytes.Buffer
 			conf.Election.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			m, err := conf.Open(t.Context())

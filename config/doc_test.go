@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 const reference = "../docs/configuration.md"
@@ -19,9 +20,7 @@ const reference = "../docs/configuration.md"
 // that does not exist.
 func TestEachKeyIsInTheReference(t *testing.T) {
 	text, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	_, tables, _ := strings.Cut(string(text), "\n## Keys of every store\n")
 	rows := make(map[string]string) // from a key to the type in its line
 	for _, m := range regexp.MustCompile("(?m)^- `([^`]+)`(?:, ([^(:]+?))?(?: \\(.*?\\))?: ").FindAllStringSubmatch(tables, -1) {
@@ -50,9 +49,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 func TestExamplesInTheDocsAreAccepted(t *testing.T) {
 	for _, file := range []string{"../README.md", "../README.zh-CN.md", reference} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
 		if len(blocks) == 0 {
 			t.Errorf("%s shows no configuration", file)
@@ -64,9 +61,7 @@ func TestExamplesInTheDocsAreAccepted(t *testing.T) {
 		}
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	text := f.Doc.Text()
 	from, to := strings.Index(text, "\tbackend: mysql"), strings.Index(text, "A program knows the stores")
 	if from < 0 || to < from {

@@ -55,24 +55,18 @@ func logged(t *testing.T, text string) (*election.Election, *said) {
 func candidates(t *testing.T, text string, names ...string) (*election.Manager, *said) {
 	t.Helper()
 	c, err := config.Parse("", []byte("ttl: 5s\n"+text), config.Options{Environ: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	log := new(said)
 	c.Election.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	m, err := c.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { m.Close(t.Context()) })
 	for _, name := range names {
 		e, err := m.Join(name)
 		if err == nil {
 			err = e.Lead(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 	}
 	return m, log
 }
@@ -190,12 +184,9 @@ func TestALockedTableIsSaidOnce(t *testing.T) {
 	}{
 		"mysql": {fmt.Sprintf("mysql: {dsn: %q}", dsn), func() func() {
 			c, err := maria.Admin().Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.ExecContext(t.Context(), "LOCK TABLES `"+schema.DBName+"`.election_item WRITE"); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
+			_, err = c.ExecContext(t.Context(), "LOCK TABLES `"+schema.DBName+"`.election_item WRITE")
+			testbed.NoError(t, err)
 			return func() {
 				c.ExecContext(context.Background(), "UNLOCK TABLES")
 				c.Close()
@@ -203,12 +194,9 @@ func TestALockedTableIsSaidOnce(t *testing.T) {
 		}},
 		"postgres": {fmt.Sprintf("postgres: {dsn: %q}", pg.DSN("")), func() func() {
 			c, err := pgx.Connect(t.Context(), pg.DSN(""))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Exec(t.Context(), "BEGIN; ALTER TABLE election_item ADD COLUMN mine text"); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
+			_, err = c.Exec(t.Context(), "BEGIN; ALTER TABLE election_item ADD COLUMN mine text")
+			testbed.NoError(t, err)
 			return func() { c.Close(context.Background()) }
 		}},
 	} {

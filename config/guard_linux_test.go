@@ -84,9 +84,7 @@ func startCandidate(f *testbed.Fleet, id, store string, guard bool) *testbed.Mem
 func guardOf(t *testing.T, m *testbed.Member) int {
 	t.Helper()
 	pid, err := testbed.GuardOf(m.Pid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return pid
 }
 
@@ -223,9 +221,7 @@ func TestAGuardShowsNoSecret(t *testing.T) {
 // others is refused, too.
 func TestAGuardThatCannotWorkIsAnErrorAtOnce(t *testing.T) {
 	c, err := config.Parse("", []byte("backend: memory\nguard: true"), config.Options{Environ: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	if _, err := c.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "guard") {
 		t.Errorf("a guard of backend memory: %v, want an error", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A program migrates to another store and back: each step changes one word of its
@@ -27,17 +28,13 @@ file: {dir: ` + dir + `}
 			environ = "ELECTION_BACKEND=file"
 		}
 		c, err := parse(text, environ)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		m, err := c.Open(t.Context())
 		if err != nil {
 			t.Fatalf("stage %q: %v", stage, err)
 		}
 		e, err := m.Join("billing")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		lead, err := e.Campaign(ctx)
 		cancel()
@@ -66,18 +63,12 @@ file: {dir: ` + dir + `}
 // tryOnce makes one attempt and returns the process's last event.
 func tryOnce(t *testing.T, text, environ string, wins bool) election.Event {
 	c, err := parse(text, environ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	m, err := c.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer m.Close(t.Context())
 	e, err := m.Join("billing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	lead, err := e.Try(t.Context())
 	if err != nil && !errors.Is(err, election.ErrNotElected) {
 		t.Fatal(err)

@@ -153,18 +153,12 @@ type restarted interface {
 func leadOnce(t *testing.T, store string, conf []string) uint64 {
 	t.Helper()
 	c, err := config.Load("", config.Options{Environ: append([]string{"ELECTION_BACKEND=" + store, "ELECTION_TTL=2s", "ELECTION_ID=" + rand.Text()}, conf...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	m, err := c.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer m.Close(context.Background())
 	e, err := m.Join("billing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	lead, err := e.Campaign(ctx)
@@ -182,8 +176,6 @@ func aheadOfTheClock(term uint64) time.Duration {
 func mysqlTable(t *testing.T, s *testbed.Server) string {
 	t.Helper()
 	d := s.Database(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 	return d.User.FormatDSN()
 }
