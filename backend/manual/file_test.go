@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/go-election/go-election/backend/manual"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Kubernetes replaces a link when a ConfigMap changes.
@@ -20,20 +21,14 @@ func TestALinkToTheFileMayBeReplaced(t *testing.T) {
 		file := filepath.Join(dir, "leader.json")
 		for i, id := range []string{"a", "b"} {
 			version := filepath.Join(dir, fmt.Sprint(i+1))
-			if err := os.Mkdir(version, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, os.Mkdir(version, 0o700))
 			write(t, filepath.Join(version, "leader.json"), fmt.Sprintf(`{"version": %d, "leader": %q}`, i+1, id))
 		}
-		if err := errors.Join(os.Symlink("1", dir+"/..data"), os.Symlink("..data/leader.json", file)); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, errors.Join(os.Symlink("1", dir+"/..data"), os.Symlink("..data/leader.json", file)))
 		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL})
 		b, _ := campaign(t, "b", manual.Options{File: file, MaxTTL: maxTTL})
 		takes(t, maxTTL+ttl, "a to lead", a.Leading)
-		if err := errors.Join(os.Symlink("2", dir+"/..new"), os.Rename(dir+"/..new", dir+"/..data")); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, errors.Join(os.Symlink("2", dir+"/..new"), os.Rename(dir+"/..new", dir+"/..data")))
 		takes(t, maxTTL+ttl, "b to lead", func() bool {
 			if a.Leading() && b.Leading() {
 				t.Fatal("two lead")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // FuzzAssignment reads arbitrary text as the file in which an operator names the leader.
@@ -23,9 +24,7 @@ func FuzzAssignment(f *testing.F) {
 	}
 	file := filepath.Join(f.TempDir(), "leader.json")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(file, text, 0o600))
 		a, err := readFile(file)
 		if err != nil {
 			if !utf8.ValidString(err.Error()) || backend.CheckText("error", err.Error(), backend.MaxMetadata, true) != nil {
@@ -44,12 +43,8 @@ func FuzzAssignment(f *testing.F) {
 		}
 		checkNamed(t, a.Leader)
 		again, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, again, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
+		testbed.NoError(t, os.WriteFile(file, again, 0o600))
 		if back, err := readFile(file); err != nil || !reflect.DeepEqual(back, a) {
 			t.Errorf("%+v comes back as %+v, %v", a, back, err)
 		}

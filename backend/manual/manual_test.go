@@ -24,12 +24,8 @@ const ttl, maxTTL = 10 * time.Second, 15 * time.Second
 // write replaces the file in one step.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	testbed.NoError(t, os.Rename(path+".new", path))
 }
 
 // campaign starts a candidate with a manager and a Backend of its own.
@@ -37,21 +33,15 @@ func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *m
 	t.Helper()
 	b := open(t, o)
 	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), ttl)
 		defer cancel()
 		m.Close(ctx)
 	})
 	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	testbed.NoError(t, e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }))
 	return e, b
 }
 
