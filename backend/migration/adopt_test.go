@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance/leasetest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Kinds of stores, by how a dead leader's lease comes free.
@@ -28,9 +29,7 @@ func kinds(t *testing.T) map[string]kind {
 		"a store that does not": {func() backend.Backend { return expires.Backend() }, false},
 		"the kernel": {func() backend.Backend {
 			b, err := file.Open(file.Options{Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		}, true},
 	}
@@ -88,12 +87,8 @@ func TestAGuardReleasesWhatAStageNeeds(t *testing.T) {
 			held := l.Held()
 			held.End = backend.Failed
 			guard.Sees("jobs")
-			if err := guard.Backend.(backend.Adopter).Adopt(dead.Me.Nonce, []backend.Held{held}); err != nil {
-				t.Fatal(err)
-			}
-			if err := guard.Release(t.Context(), []backend.Held{held}); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, guard.Backend.(backend.Adopter).Adopt(dead.Me.Nonce, []backend.Held{held}))
+			testbed.NoError(t, guard.Release(t.Context(), []backend.Held{held}))
 			if won := next.Leads("jobs"); won.Term <= l.Term {
 				t.Errorf("term %d after %d", won.Term, l.Term)
 			}
@@ -111,11 +106,7 @@ func TestAGuardReleasesAHalfThatABidHasLeft(t *testing.T) {
 	half.Leads("jobs")
 	guard, next := open(), open()
 	unknown := []backend.Held{{Election: "jobs", Holder: half.Me, TTL: 10 * time.Second, End: backend.Failed}}
-	if err := guard.Backend.(backend.Adopter).Adopt(half.Me.Nonce, unknown); err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.Release(t.Context(), unknown); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, guard.Backend.(backend.Adopter).Adopt(half.Me.Nonce, unknown))
+	testbed.NoError(t, guard.Release(t.Context(), unknown))
 	next.Leads("jobs")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/lab/drivertest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A candidate has a backend of its own, and no manager.
@@ -39,9 +40,7 @@ func TestLosingEitherLeaseIsLosing(t *testing.T) {
 			}
 			// An operator who uses that store alone.
 			operator := newCandidate(t, store.Backend(), "operator")
-			if err := operator.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, operator.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}))
 			if a := holder.Renews(held); a.Outcome != backend.Refused {
 				t.Errorf("expected a renewal to be refused after the %s lease was lost, got %v", which, a)
 			}
@@ -64,12 +63,8 @@ func TestAnAcceptanceInOneStoreCounts(t *testing.T) {
 			if which == "new" {
 				first, second = p.new, p.old
 			}
-			if err := newCandidate(t, first.Backend(), "operator").Request(t.Context(), []backend.Request{nomination}); err != nil {
-				t.Fatal(err)
-			}
-			if err := newCandidate(t, second.Backend(), "next").Request(t.Context(), []backend.Request{acceptance}); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, newCandidate(t, first.Backend(), "operator").Request(t.Context(), []backend.Request{nomination}))
+			testbed.NoError(t, newCandidate(t, second.Backend(), "next").Request(t.Context(), []backend.Request{acceptance}))
 			if a := holder.Renews(held); a.Lease.Request.Kind != backend.Accept {
 				t.Errorf("expected the holder to receive the acceptance, got %+v", a.Lease.Request)
 			}
@@ -124,9 +119,8 @@ func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
 			stranger := newCandidate(t, p.old.Backend(), "stranger")
 			held := stranger.Leads("jobs")
 			c := newCandidate(t, road(t, migration.Options{From: old(p.old.Backend()), To: p.new.Backend(), ToName: "new", Stage: both}), "both")
-			if err := c.Announce(t.Context(), backend.Member{Candidate: c.Me, TTL: 10 * time.Second}); err != nil {
-				t.Fatal(err) // as a manager does first
-			}
+			// As a manager does first.
+			testbed.NoError(t, c.Announce(t.Context(), backend.Member{Candidate: c.Me, TTL: 10 * time.Second}))
 			leftover := newCandidate(t, p.new.Backend(), "both")
 			leftover.Me = c.Me // as if an earlier bid had been granted late
 			leftover.Leads("jobs")
@@ -153,9 +147,7 @@ func TestAFirstBidHidesNoPriority(t *testing.T) {
 	o := migration.Options{From: from.Backend(), To: to.Backend(), ToName: "new", Stage: migration.Both}
 	c := newCandidate(t, road(t, o), "a")
 	announced := backend.Member{Candidate: c.Me, TTL: 10 * time.Second, Elections: backend.ElectionList(10, slices.Values([]string{"jobs"}))}
-	if err := c.Announce(t.Context(), announced); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, c.Announce(t.Context(), announced))
 
 	c.Leads("jobs")
 	members, err := c.Members(t.Context(), "", 2)

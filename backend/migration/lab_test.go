@@ -10,14 +10,13 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func road(t testing.TB, o migration.Options) backend.Backend {
 	t.Helper()
 	b, err := migration.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return b
 }
 
@@ -113,9 +112,7 @@ func campaignAs(t *testing.T, b backend.Backend, o election.Options, watch ...fu
 	for _, callback := range watch {
 		e.Watch(callback)
 	}
-	if err := e.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, e.Lead(nil))
 	return e, stop
 }
 
@@ -123,12 +120,9 @@ func campaignAs(t *testing.T, b backend.Backend, o election.Options, watch ...fu
 func observeAs(t *testing.T, b backend.Backend, o election.Options) (e *election.Election, stop func()) {
 	t.Helper()
 	m, err := election.New(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e, err = m.Join("billing"); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	e, err = m.Join("billing")
+	testbed.NoError(t, err)
 	return e, func() { m.Close(context.Background()) }
 }
 

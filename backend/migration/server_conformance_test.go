@@ -81,9 +81,7 @@ func largeServer(t testing.TB) *testbed.Database {
 func faultyTables(t testing.TB, d *testbed.Database) (mysql.Options, map[string]conformance.Fault) {
 	prefix := "m" + string(backend.NewNonce()[:16])
 	proxy, admin := testbed.NewProxy(t, d.User.Addr), testbed.OpenDB(t, d.Admin)
-	if err := mysql.CreateTables(t.Context(), admin, "", prefix); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), admin, "", prefix))
 	faults := testbed.LineFaults(proxy)
 	faults[conformance.FaultDeleteRecord] = func(_ bool, election string) error {
 		_, err := admin.Exec("DELETE FROM "+prefix+"_item WHERE kind = 'record' AND name = ?", []byte(election))
