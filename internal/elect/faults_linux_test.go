@@ -162,9 +162,7 @@ func TestTheCommandIsDeadBeforeAnotherStarts(t *testing.T) {
 func onServer(t *testing.T, s *testbed.Server) []string {
 	t.Helper()
 	d := s.Database(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 	return []string{"ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN=" + d.User.FormatDSN()}
 }
 

@@ -32,23 +32,17 @@ func TestMigrateStatusFollowsAFleet(t *testing.T) {
 				return new.Backend()
 			}
 			b, err := migration.New(migration.Options{From: old.Backend(), FromName: "files", To: new.Backend(), ToName: "rows", Stage: stage})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		}
 		start := func(id string, stage migration.Stage) (end func()) {
 			m, err := election.New(at(stage), election.Options{ID: id, TTL: 5 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			e, err := m.Join("job")
 			if err == nil {
 				err = e.Lead(nil)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			time.Sleep(time.Second)
 			return func() { m.Close(t.Context()) }
 		}
@@ -58,9 +52,7 @@ func TestMigrateStatusFollowsAFleet(t *testing.T) {
 			both := at(migration.Both)
 			defer both.Close()
 			var out bytes.Buffer
-			if err := (&app{out: &out}).migrationStatus(t.Context(), &store{both, election.Options{}, &config.Config{}}, nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, (&app{out: &out}).migrationStatus(t.Context(), &store{both, election.Options{}, &config.Config{}}, nil))
 			text := regexp.MustCompile(` +`).ReplaceAllString(out.String(), " ")
 			if !strings.Contains(text, "job "+row+"\n"+members+"\nnext: "+next) {
 				t.Errorf("want %q, %q and %q in\n%s", row, members, next, text)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Every command and flag of elect that the documentation shows exists. Complete command lines
@@ -60,14 +61,10 @@ func documentation(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for _, pattern := range []string{"../../docs/*.md", "../../*.md"} {
 		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			all[path] = string(text)
 		}
 	}
@@ -99,13 +96,9 @@ func isCommand(text string, complete bool) bool {
 // The time line on the pages has the timings that "elect run" has by default.
 func TestTheTimeLineHasTheDefaultTimings(t *testing.T) {
 	o, err := election.Options{ID: "a"}.Complete(backend.Guarantees{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	l, err := limits{}.complete(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	trusted := o.TTL - o.ClockMargin
 	var want []string
 	for _, at := range []time.Duration{o.RenewEvery, o.RenewEvery + o.CallTimeout, trusted - l.reserve - l.grace, trusted - l.reserve, trusted} {

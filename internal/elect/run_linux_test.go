@@ -53,9 +53,7 @@ func TestTheCommandGetsItsTermAndConfiguration(t *testing.T) {
 	env, file := onFiles(t), filepath.Join(testbed.TempDir(t), "election.yaml")
 	here, err := os.Getwd()
 	relative, err2 := filepath.Rel(here, file)
-	if err := errors.Join(err, err2, os.WriteFile(file, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, errors.Join(err, err2, os.WriteFile(file, nil, 0o600)))
 	var last uint64
 	for range 2 {
 		out, code := call(t, env, "run", "a job", "-c", relative, "--id", "me", "-q", "--",
@@ -101,9 +99,7 @@ func TestACommandStartsAgainAfterALostLease(t *testing.T) {
 	t.Parallel()
 	s := testbed.Shared(t, testbed.MariaDB)
 	d, proxy := s.Database(t), s.Proxy(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 	m := start(t, environ("ELECTION_BACKEND=mysql", "ELECTION_TTL=3s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN()),
 		"run", "job", "--", "sleep", "300")
 	m.says("elect: leads")
@@ -132,9 +128,7 @@ func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 		t.Run(fmt.Sprint("signals=", signals), func(t *testing.T) {
 			t.Parallel()
 			d, proxy := s.Database(t), s.Proxy(t)
-			if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 			env := environ("ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN())
 			m := start(t, env, "run", "job", "--", "sleep", "300")
 			m.says("elect: leads")
@@ -161,9 +155,7 @@ func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 func TestElectEndsIfTheStoreDeniesAccess(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 	wrong := d.User.Clone()
 	wrong.Passwd = "hunter2"
 	for what, env := range map[string][]string{
@@ -252,9 +244,7 @@ func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
 	follower := start(t, env, "run", "job", "--id", "two", "--", "sleep", "3000")
 	follower.says(`"one" leads`)
 	for _, m := range []*member{follower, leader} {
-		if err := m.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, m.Process.Signal(syscall.SIGHUP))
 	}
 	if code := follower.code(); code != 0 {
 		t.Errorf("the follower: code %d", code)
@@ -266,12 +256,8 @@ func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
 	quiet := program(t, env, "nohup", binary, "run", "job", "--id", "three", "--", "sh", "-c", "kill -HUP $$ $PPID; echo still here; exec sleep 3000")
 	quiet.run()
 	quiet.says("still here")
-	if err := quiet.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	if err := quiet.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, quiet.Process.Signal(syscall.SIGHUP))
+	testbed.NoError(t, quiet.Process.Signal(syscall.SIGTERM))
 	if code := quiet.code(); code != 128+int(syscall.SIGTERM) {
 		t.Errorf("under nohup: code %d:\n%s", code, quiet.output.String())
 	}

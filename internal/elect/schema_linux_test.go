@@ -17,9 +17,7 @@ func withRights(t *testing.T, d *testbed.Database, rights string) []string {
 	c := d.AddUser(t)
 	var grantee string
 	db := testbed.OpenDB(t, d.Admin)
-	if err := db.QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", c.User).Scan(&grantee); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, db.QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", c.User).Scan(&grantee))
 	d.Exec(t, fmt.Sprintf("REVOKE ALL PRIVILEGES, GRANT OPTION FROM %s", grantee))
 	d.Exec(t, fmt.Sprintf("GRANT %s ON %s.election_item TO %s", rights, d.Name, grantee))
 	return onDSN(t, "mysql", c)
@@ -92,9 +90,7 @@ func TestSchemaGrantsRightsOnMySQL(t *testing.T) {
 		admin := s.AdminConfig()
 		admin.DBName = d.Name
 		var host string
-		if err := testbed.OpenDB(t, d.Admin).QueryRow("SELECT HOST FROM mysql.user WHERE USER = ?", member.User).Scan(&host); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, testbed.OpenDB(t, d.Admin).QueryRow("SELECT HOST FROM mysql.user WHERE USER = ?", member.User).Scan(&host))
 		d.Exec(t, fmt.Sprintf("REVOKE ALL PRIVILEGES, GRANT OPTION FROM '%s'@'%s'", member.User, host))
 
 		for range 2 { // the second call changes nothing

@@ -38,18 +38,14 @@ func (m *member) serves() (url string) {
 func ask(t *testing.T, method, url, body string, headers ...string) (code int, text string) {
 	t.Helper()
 	code, text, err := try(t, method, url, body, headers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return code, text
 }
 
 func try(t *testing.T, method, url, body string, headers ...string) (code int, text string, err error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 		if headers[i] == "Host" {
@@ -95,13 +91,9 @@ func TestServeShowsAndChangesNothing(t *testing.T) {
 	}
 
 	stream, err := http.Get(url + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer stream.Body.Close()
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, m.Process.Signal(syscall.SIGTERM))
 	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
 		t.Errorf("a stream does not end in order: %v", err)
 	}
@@ -116,9 +108,7 @@ func TestServeRunsOnWhileTheStoreIsAway(t *testing.T) {
 	answers(t, url+"/readyz", 503, "does not answer")
 	answers(t, url+"/healthz", 200, "ok")
 	m.says("the list of elections")
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, m.Process.Signal(syscall.SIGTERM))
 	if code := m.code(); code != 0 || strings.Contains(m.output.String(), "secret-word") {
 		t.Errorf("after SIGTERM: code %d, want 0 and no secret:\n%s", code, m.output.String())
 	}
@@ -139,9 +129,7 @@ func TestRunServesItsOwnStateOverHTTP(t *testing.T) {
 	if code, text := ask(t, "POST", first+"/actions", `{"action":"resign","election":"billing"}`, "Content-Type", "application/json"); code != 403 {
 		t.Errorf("an action: %d %s, want 403", code, text)
 	}
-	if err := one.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, one.Process.Signal(syscall.SIGTERM))
 	answers(t, second+"/leader/billing", 200, `"two"`)
 	if code := one.code(); code != 128+int(syscall.SIGTERM) {
 		t.Errorf("code %d, want that of the command", code)

@@ -23,14 +23,10 @@ func asNobody(t *testing.T) (dir string, env []string) {
 		t.Skip("only root can become another user")
 	}
 	dir, err := os.MkdirTemp("", "elect-nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, err := range []error{os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "own"), 0o700), os.Chown(filepath.Join(dir, "own"), nobody, nobody)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 	}
 	install(t, binary, filepath.Join(dir, "elect"), 0o755)
 	return dir, environ("ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR="+filepath.Join(dir, "own", "leases"))
@@ -45,9 +41,7 @@ func install(t *testing.T, from, to string, mode os.FileMode) {
 	if err == nil {
 		err = os.Chmod(to, mode)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 }
 
 // Elect could not kill a command that had become another user. The command would run on beside that
@@ -56,9 +50,7 @@ func TestACommandCannotBecomeAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir, env := asNobody(t)
 	id, err := exec.LookPath("id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	install(t, id, filepath.Join(dir, "id"), 0o755|os.ModeSetuid)
 	m := program(t, env, filepath.Join(dir, "elect"), "run", "job", "-q", "--", filepath.Join(dir, "id"), "-u")
 	m.Dir = dir
