@@ -107,9 +107,7 @@ func TestAChildThatClosesAllFilesIsNotKnown(t *testing.T) {
 	t.Parallel()
 	daemon := filepath.Join(t.TempDir(), "daemon")
 	text := "#!/bin/bash\nfor f in /proc/$$/fd/*; do n=${f##*/}; [ $n -gt 2 ] && [ $n -ne 255 ] && eval \"exec $n>&-\"; done\nexec /usr/bin/sleep 1000\n"
-	if err := os.WriteFile(daemon, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(daemon, []byte(text), 0o700))
 	p := startGuarded(t)
 	p.order("spawn " + daemon)
 	pid := p.child()
@@ -208,9 +206,7 @@ func TestAThreadThatCannotEndHasNotEnded(t *testing.T) {
 	}
 	write := func(file, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(filepath.Join(group, file), []byte(text), 0))
 	}
 	p := startGuarded(t)
 	write("cgroup.procs", strconv.Itoa(p.cmd.Process.Pid))

@@ -197,16 +197,10 @@ func startGuarded(t *testing.T, environ ...string) *guarded {
 	p.cmd.Env = append(os.Environ(), append(environ, "GUARDED="+p.ledger)...)
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	testbed.NoError(t, p.cmd.Start())
 	t.Cleanup(func() {
 		p.cmd.Process.Signal(syscall.SIGCONT)
 		p.cmd.Process.Kill()

@@ -26,22 +26,16 @@ func startService(t *testing.T, s *systemd, name string, properties ...string) *
 	t.Helper()
 	p := &service{&guarded{t: t, ledger: filepath.Join(t.TempDir(), "ledger")}, s, name, filepath.Join(t.TempDir(), "output")}
 	input := filepath.Join(t.TempDir(), "input")
-	if err := syscall.Mkfifo(input, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, syscall.Mkfifo(input, 0o600))
 	orders, err := os.OpenFile(input, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { orders.Close() })
 	p.in = orders
 	args := []string{"--setenv=GUARDED=" + p.ledger, "--property=StandardInput=file:" + input, "--property=StandardOutput=append:" + p.output}
 	for _, property := range properties {
 		args = append(args, "--property="+property)
 	}
-	if err := s.start(name, append(args, os.Args[0])...); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, s.start(name, append(args, os.Args[0])...))
 	t.Cleanup(func() { s.control("stop", name) }) // its guard releases while the ledger is there
 	return p
 }
