@@ -32,23 +32,17 @@ func withUsers(t testing.TB, prefix string, o testbed.Options) (*testbed.Daemon,
 		config.TLS = n.TLSConfig()
 		cert, key := n.ClientFiles(t, "root")
 		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		config.TLS.Certificates = []tls.Certificate{pair}
 	}
 	c, err := clientv3.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 	defer cancel()
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 	}
 	must(c.UserAdd(ctx, "root", "rootpass"))
 	must(c.UserGrantRole(ctx, "root", "root"))
@@ -64,12 +58,7 @@ func withUsers(t testing.TB, prefix string, o testbed.Options) (*testbed.Daemon,
 	if !o.TLS {
 		config.Username, config.Password = "root", "rootpass"
 	}
-	root, err := clientv3.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-	return n, root
+	return n, testbed.Open(t, clientv3.New, config)
 }
 
 // Two managers use every method with the documented rights and no more, and with tokens that
@@ -108,18 +97,16 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	// The right is revoked during a leadership: the renewal fails, and its error says why.
 	held = a.Leads("jobs")
 	ctx := a.Context()
-	if _, err := root.UserRevokeRole(ctx, "app", "election"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := root.UserRevokeRole(ctx, "app", "election")
+	testbed.NoError(t, err)
 	if got := a.Renews(held); !errors.Is(got.Err, backend.ErrDenied) || got.Outcome != backend.Unknown {
 		t.Errorf("a renewal without rights: %v, %v; want ErrDenied and no outcome", got.Outcome, got.Err)
 	}
 	if err := a.Listen(ctx, []backend.Lease{held}); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("Listen without rights: %v; want ErrDenied", err)
 	}
-	if _, err := root.UserGrantRole(ctx, "app", "election"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = root.UserGrantRole(ctx, "app", "election")
+	testbed.NoError(t, err)
 	a.Keeps(held)
 }
 
@@ -129,12 +116,10 @@ func exerciseAll(t *testing.T, a, b *node) {
 	held := a.Leads("all")
 	held = a.Keeps(held)
 	ctx := a.Context()
-	if err := errors.Join(
+	testbed.NoError(t, errors.Join(
 		a.Announce(ctx, backend.Member{Candidate: a.Me, TTL: ttl}), a.Announce(ctx, backend.Member{Candidate: a.Me, TTL: ttl}),
 		b.Request(ctx, []backend.Request{{Election: "all", Term: held.Term, Kind: backend.Nominate, ID: "b"}}),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	if members, err := b.Members(ctx, "", 10); err != nil || len(members) != 1 || members[0].Candidate != a.Me {
 		t.Errorf("members: %v, %v", members, err)
 	}
@@ -158,9 +143,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	exerciseAll(t, openNode(t, "a", files), openNode(t, "b", files))
 
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	config := n.TLSConfig()
 	config.Certificates = []tls.Certificate{pair}
 	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).Sees("all"); got.Term == 0 {
@@ -228,9 +211,7 @@ func TestErrorsHideThePassword(t *testing.T) {
 func captureStderr(t *testing.T) func() string {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	old := os.Stderr
 	os.Stderr = w
 	return func() string {
@@ -245,9 +226,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(empty, nil, 0o600))
 	good := []string{"127.0.0.1:2379"}
 	for what, o := range map[string]Options{
 		"nothing":             {},

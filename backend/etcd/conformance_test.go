@@ -103,9 +103,7 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(Options{Endpoints: through, Prefix: prefix})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		},
 		Faults: map[string]conformance.Fault{

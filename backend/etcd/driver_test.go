@@ -79,14 +79,10 @@ func TestOneWatchServesManyCallsOfListen(t *testing.T) {
 	for range 5 {
 		released := b.listenAsync(b.Sees("jobs"))
 		a.Resigns(held)
-		if err := <-released; err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, <-released)
 		elected := b.listenAsync(b.Sees("jobs"))
 		held = a.Leads("jobs")
-		if err := <-elected; err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, <-elected)
 	}
 	if made := countRequests(t, n)["Watch"] - before; made > 1 {
 		t.Errorf("ten calls of Listen made %v watches; want one", made)
@@ -102,9 +98,8 @@ func TestAWatchThatIsMadeLateIsNotLate(t *testing.T) {
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 	held := a.Leads("jobs")
 	position := drivertest.Read(t, b.driver, lease.Key{Kind: lease.Records, Name: "jobs"}).Position
-	if _, err := dial(t, n.URL()).Put(t.Context(), "elsewhere", "x"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := dial(t, n.URL()).Put(t.Context(), "elsewhere", "x")
+	testbed.NoError(t, err)
 	if b.driver.changedSince(t.Context(), position) {
 		t.Error("a key of another program is taken for a record")
 	}
@@ -132,9 +127,7 @@ func TestListenSurvivesCompaction(t *testing.T) {
 		if err == nil {
 			_, err = admin.Compact(t.Context(), got.Header.GetRevision(), clientv3.WithCompactPhysical())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 	}
 	compact()
 	a.Resigns(held)

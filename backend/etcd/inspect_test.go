@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
@@ -18,16 +17,12 @@ import (
 func inspect(t *testing.T, o Options) string {
 	t.Helper()
 	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer b.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	list, err := b.Inspect(ctx, 10*time.Second, 3*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return describe(list)
 }
 
@@ -63,11 +58,7 @@ func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
 		if !strings.Contains(text, want) || strings.Contains(text, "messages") != (want != "") {
 			t.Errorf("with %v: %q is missing:\n%s", args, want, text)
 		}
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{n.URL()}, Logger: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := dial(t, n.URL())
 		if found, err := c.Get(t.Context(), "", clientv3.WithPrefix()); err != nil || found.Count > 0 {
 			t.Errorf("Inspect has written %v; %v", found, err)
 		}

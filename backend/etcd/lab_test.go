@@ -48,12 +48,7 @@ func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Elect
 // dial returns a client for changes that tests make in the store.
 func dial(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
+	return testbed.Open(t, clientv3.New, clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
 }
 
 // A node is a Backend with its candidate, as one process would have it.

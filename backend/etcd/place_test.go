@@ -35,16 +35,12 @@ func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
 			o.Client = before
 			leader := join(t, "old", joinTTL, o)
 			lead, err := leader.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			assign(before)
 			assign(now)
 			o.Client = now
 			follower := join(t, "new", joinTTL, o)
-			if err := follower.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, follower.Lead(nil))
 			for began := time.Now(); time.Since(began) < 2*joinTTL; <-time.After(time.Millisecond) {
 				if follower.Leading() {
 					t.Fatalf("two processes lead after %v: %v", time.Since(began), follower.Current())
@@ -54,9 +50,7 @@ func TestANamespaceOfTheClientMovesNoElection(t *testing.T) {
 				t.Errorf("the leader lost its leadership: %v", leader.Current())
 			}
 			resigned := time.Now()
-			if err := lead.Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, lead.Resign(t.Context()))
 			drivertest.LeadsAlone(t, follower, leader)
 			if took := time.Since(resigned); took > joinTTL/2 {
 				t.Errorf("the other one leads %v later: it was not told", took)
@@ -80,18 +74,15 @@ func TestConformanceWhereAnotherClusterAnswers(t *testing.T) {
 	here, other := sameID(t), sameID(t)
 	ahead := dial(t, other.URL())
 	for range 2000 { // no revision of its keys is that of one here by chance
-		if _, err := ahead.Put(t.Context(), "ahead", ""); err != nil {
-			t.Fatal(err)
-		}
+		_, err := ahead.Put(t.Context(), "ahead", "")
+		testbed.NoError(t, err)
 	}
 	h := harness(func(t testing.TB) conformance.Store {
 		prefix := "case-" + string(backend.NewNonce()[:12]) + "/"
 		from, to := dial(t, here.URL()), dial(t, other.URL())
 		connect := func(t testing.TB, addr string) backend.Backend {
 			b, err := Open(Options{Endpoints: []string{"http://" + addr}, Prefix: prefix})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		}
 		return drivertest.Elsewhere(here, other, connect, func() error { return copyKeys(from, to, prefix) })
@@ -138,9 +129,7 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	if err == nil {
 		_, err = root.UserGrantRole(ctx, "eye", "hole")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	o.Username = "eye"
 	eye := openNode(t, "eye", o)
 	_, list := eye.List(ctx, "", 10)
@@ -160,9 +149,8 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	n, root := withUsers(t, "other/", testbed.Options{Args: []string{"--bcrypt-cost=4"}})
 	grant := func(kind clientv3.PermissionType, key string) {
 		t.Helper()
-		if _, err := root.RoleGrantPermission(t.Context(), "election", key, clientv3.GetPrefixRangeEnd(key), kind); err != nil {
-			t.Fatal(err)
-		}
+		_, err := root.RoleGrantPermission(t.Context(), "election", key, clientv3.GetPrefixRangeEnd(key), kind)
+		testbed.NoError(t, err)
 	}
 	grant(clientv3.PermissionType(clientv3.PermRead), "app/")
 	for _, key := range []string{"app/meta", "app/origin", "app/session/", "app/record/good"} {
@@ -193,9 +181,7 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 	const records = "app/record/"
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 	}
 	for i, without := range []string{"", records, "app/session/", "app/meta"} {
 		role := fmt.Sprint("role", i)
