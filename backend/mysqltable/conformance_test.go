@@ -26,14 +26,12 @@ func TestConformance(t *testing.T) {
 				return err
 			}
 			for _, table := range []string{"leader_election", DefaultPrefix + "_item"} { // quicker than to create them
-				if err := exec("DELETE FROM " + table); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, exec("DELETE FROM "+table))
 			}
 			o := l.options
 			o.MySQL = mysql.Options{DB: drivertest.Virtual(t, l.User), Schema: l.Name, Poll: true}
 			return conformance.Store{
-				Open: func(t testing.TB) backend.Backend { return mustOpen(t, o) },
+				Open: func(t testing.TB) backend.Backend { return testbed.Open(t, Open, o) },
 				Faults: map[string]conformance.Fault{
 					conformance.FaultDeleteRecord: func(_ bool, election string) error {
 						return exec("DELETE FROM leader_election WHERE name = ?", election)
@@ -51,13 +49,4 @@ func TestConformance(t *testing.T) {
 // TestNamesThatTheTableCannotTellApartAreRefused.
 func namesAreKeys(c conformance.Case) bool {
 	return c.Rule != "S15" && c.Rule != "T1"
-}
-
-func mustOpen(t testing.TB, o Options) *Backend {
-	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

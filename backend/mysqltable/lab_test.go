@@ -64,9 +64,7 @@ func newLab(t testing.TB, k testbed.Kind, layout Layout, threshold time.Duration
 	config := d.User.Clone()
 	config.Timeout, config.ReadTimeout, config.WriteTimeout = patient, patient, patient
 	l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: mysql.Options{Config: config}, Layout: layout, Threshold: threshold}}
-	if err := mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix))
 	l.exec(t, fmt.Sprintf(createSQL[layout], "leader_election"))
 	return l
 }
@@ -83,20 +81,16 @@ func (l *lab) exec(t testing.TB, text string, args ...any) {
 func (l *lab) runOnce(t testing.TB, key, id string, session ...string) (leader string) {
 	t.Helper()
 	conn, err := l.admin.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer conn.Close()
 	defer conn.Raw(func(any) error { return driver.ErrBadConn }) // drop it with its session settings
 	for _, s := range session {
-		if _, err := conn.ExecContext(t.Context(), "SET "+s); err != nil {
-			t.Fatal(err)
-		}
+		_, err := conn.ExecContext(t.Context(), "SET "+s)
+		testbed.NoError(t, err)
 	}
 	o := l.options
-	if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(upserts[o.Layout], "leader_election"), key, id, int64(o.Threshold/time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = conn.ExecContext(t.Context(), fmt.Sprintf(upserts[o.Layout], "leader_election"), key, id, int64(o.Threshold/time.Second))
+	testbed.NoError(t, err)
 	return l.leader(t, key)
 }
 
@@ -104,9 +98,7 @@ func (l *lab) runOnce(t testing.TB, key, id string, session ...string) (leader s
 func (l *lab) leader(t testing.TB, key string) (id string) {
 	t.Helper()
 	s := shapes[l.options.Layout]
-	if err := l.admin.QueryRowContext(t.Context(), fmt.Sprintf("SELECT %s FROM leader_election WHERE %s = ?", s.holder, s.key), key).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, l.admin.QueryRowContext(t.Context(), fmt.Sprintf("SELECT %s FROM leader_election WHERE %s = ?", s.holder, s.key), key).Scan(&id))
 	return id
 }
 
@@ -121,7 +113,6 @@ const ttl = 2 * time.Second
 
 func (l *lab) node(t testing.TB, id string) *node {
 	t.Helper()
-	b := mustOpen(t, l.options)
-	t.Cleanup(func() { b.Close() })
+	b := testbed.Open(t, Open, l.options)
 	return &node{b, drivertest.NewCandidate(t, b, id, ttl)}
 }

@@ -84,9 +84,7 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {
 			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{MySQL: mysql.Options{DB: drivertest.Virtual(t, d.User), Schema: d.Name, Poll: true}, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin"}}
-			if err := mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, mysql.CreateTables(t.Context(), l.admin, "", DefaultPrefix))
 			l.exec(t, fmt.Sprintf(createSQL[UpdateTime], "leader_election"))
 			spring := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
 			a := l.node(t, "go-a")
@@ -152,19 +150,13 @@ func TestKeysAreToldApartByTheirBytes(t *testing.T) {
 			}
 
 			taken, err := lock.Take(t.Context(), []beside.Taking{{Owned: jobs, Was: states[0]}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			rows := map[string]string{}
 			all, err := l.admin.QueryContext(t.Context(), fmt.Sprintf("SELECT %s, %s FROM leader_election", s.key, s.holder))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			for all.Next() {
 				var key, holder string
-				if err := all.Scan(&key, &holder); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, all.Scan(&key, &holder))
 				rows[key] = holder
 			}
 			if rows[key] != holder {
@@ -211,9 +203,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("want an error of class ErrInvalid with %q, got %v", want, err)
 		}
 	}
-	b := mustOpen(t, good)
-	defer b.Close()
-	if most := b.Guarantees().MaxTTL; most != 8*time.Second {
+	if most := testbed.Open(t, Open, good).Guarantees().MaxTTL; most != 8*time.Second {
 		t.Errorf("beside a threshold of 10 s that is not strict a TTL may be %v, want 8 s", most)
 	}
 }
@@ -247,11 +237,8 @@ func TestACandidateCreatesMissingTables(t *testing.T) {
 		l := &lab{d, testbed.OpenDB(t, d.Admin), Options{}}
 		l.exec(t, fmt.Sprintf(createSQL[LastSeenActive], "leader_election"))
 		for _, keep := range []bool{true, false} {
-			b := mustOpen(t, Options{MySQL: mysql.Options{Config: d.Admin, KeepSchema: keep}, Layout: LastSeenActive})
-			defer b.Close()
-			if err := b.Prepare(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b := testbed.Open(t, Open, Options{MySQL: mysql.Options{Config: d.Admin, KeepSchema: keep}, Layout: LastSeenActive})
+			testbed.NoError(t, b.Prepare(t.Context()))
 			if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}); errors.Is(err, backend.ErrDenied) != keep {
 				t.Errorf("KeepSchema %v: after Prepare a reading gives %v", keep, err)
 			}

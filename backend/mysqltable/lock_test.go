@@ -36,15 +36,10 @@ func TestTheTableObeysTheRulesOfLocks(t *testing.T) {
 // lock opens the fleet's table alone.
 func (l *lab) lock(t testing.TB) beside.Lock {
 	table, err := newTable(l.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	o := l.options.MySQL
 	o.Prefix = DefaultPrefix
-	if table.server, err = mysql.Open(o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { table.server.Close() })
+	table.server = testbed.Open(t, mysql.Open, o)
 	return table
 }
 
@@ -57,12 +52,8 @@ func TestAGuardGivesBackTheRow(t *testing.T) {
 	dead.Holder = backend.Candidate{Nonce: dead.Holder.Nonce} // a guard knows no more
 
 	guard := l.node(t, "guard")
-	if err := guard.Adopt(dead.Holder.Nonce, []backend.Held{dead}); err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.Release(t.Context(), []backend.Held{dead}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, guard.Adopt(dead.Holder.Nonce, []backend.Held{dead}))
+	testbed.NoError(t, guard.Release(t.Context(), []backend.Held{dead}))
 	if got := l.node(t, "go-b").Sees("jobs"); !got.Vacant() || got.ObserveFor != 0 {
 		t.Errorf("after the guard's release another member reads %+v; want it free", got)
 	}

@@ -90,5 +90,10 @@ func (f *fleet) runs(m *testbed.Member, n int) {
 		return n
 	}
 	before := count()
-	until(f.t, patient, fmt.Sprintf("%s to run %d times", m.ID, n), func() bool { return count() > before+n })
+	testbed.Eventually(f.t, patient, fmt.Sprintf("%s runs %d times", m.ID, n), func() error {
+		if now := count(); now <= before+n {
+			return fmt.Errorf("it has run %d times", now-before)
+		}
+		return nil
+	})
 }

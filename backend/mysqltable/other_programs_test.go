@@ -28,17 +28,6 @@ func each(t *testing.T, f func(t *testing.T, l *lab)) {
 	})
 }
 
-// until calls f until it returns true.
-func until(t *testing.T, limit time.Duration, what string, f func() bool) {
-	t.Helper()
-	testbed.Eventually(t, limit, what, func() error {
-		if !f() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-}
-
 // Each manual edit ends the leadership with the next renewal, and no member of this module leads
 // before the previous leader has had time to notice.
 func TestManualEditsAreObeyed(t *testing.T) {
@@ -127,20 +116,20 @@ func TestARowThatSomebodyKeepsLockedHoldsUpNoOther(t *testing.T) {
 		a := l.node(t, "go-a")
 		jobs, reports := a.Leads("jobs"), a.Leads("reports")
 		locks, err := l.admin.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		defer locks.Rollback()
-		if _, err := locks.Exec("SELECT 1 FROM leader_election WHERE name = 'jobs' FOR UPDATE"); err != nil {
-			t.Fatal(err)
-		}
+		_, err = locks.Exec("SELECT 1 FROM leader_election WHERE name = 'jobs' FOR UPDATE")
+		testbed.NoError(t, err)
 
 		var answers []backend.Answer
-		until(t, patient, "the locked row to run out of time", func() bool {
+		testbed.Eventually(t, patient, "the locked row runs out of time", func() error {
 			if answers = a.RenewsAll(jobs, reports); answers[1].Outcome != backend.Granted {
 				t.Fatalf("beside a locked row another one is renewed: %+v", answers)
 			}
-			return answers[0].Outcome != backend.Granted
+			if answers[0].Outcome == backend.Granted {
+				return errors.New("it is renewed")
+			}
+			return nil
 		})
 		if !errors.Is(answers[0].Err, backend.ErrUnavailable) {
 			t.Errorf("the locked row: %v, %v; want no outcome, since it is not renewed", answers[0].Outcome, answers[0].Err)
