@@ -77,10 +77,8 @@ func TestTheStatementInAnErrorMendsIt(t *testing.T) {
 	o.Username, o.Password = "app", "canary-"+string(backend.NewNonce())
 	settled(t, server, Options{Addresses: o.Addresses, Prefix: o.Prefix})
 	server.AddUser(t, o.Username, o.Password, "+hello")
-	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-	bids := []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second, Renew: time.Second / 3}}
 	b := backendOn(t, o)
-	errs := b.Preflight(t.Context(), bids)
+	errs := b.Preflight(t.Context(), []backend.Bid{candidate(t, b).BidOver(backend.Lease{Election: "jobs"})})
 	_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 	for _, err := range append(errs, err) {
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "ACL SETUSER app ") || strings.Contains(err.Error(), "canary") {
@@ -114,17 +112,12 @@ func TestTheStatementInAnErrorMendsIt(t *testing.T) {
 	}
 	server.AddUser(t, o.Username, o.Password, rights...)
 	b = backendOn(t, o)
-	if errs := b.Preflight(t.Context(), bids); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	a := candidate(t, b)
+	testbed.NoError(t, b.Preflight(t.Context(), []backend.Bid{a.BidOver(backend.Lease{Election: "jobs"})})[0])
 	if n := server.Do(t, "HLEN", open(t, o).keys()[3]); n != int64(0) {
 		t.Errorf("Preflight has left %v items", n)
 	}
-	bids[0].Expected = observe(t, b, "jobs")
-	answers, err := b.Acquire(t.Context(), bids)
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Errorf("with all rights: %+v, %v", answers, err)
-	}
+	a.Leads("jobs")
 }
 
 // heard lets a driver listen, and tell of a change that it makes itself.
@@ -154,15 +147,6 @@ func heard(t testing.TB, d *driver) error {
 	}
 }
 
-func observe(t testing.TB, b *Backend, election string) backend.Lease {
-	t.Helper()
-	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: election}})
-	if err != nil || len(seen) != 1 {
-		t.Fatalf("observe: %v, %v", seen, err)
-	}
-	return seen[0]
-}
-
 // An observer only reads. A candidate with its rights is told what it lacks.
 func TestAnObserverOnlyReads(t *testing.T) {
 	t.Parallel()
@@ -172,18 +156,16 @@ func TestAnObserverOnlyReads(t *testing.T) {
 	watching.Username, watching.Password = "observer", "canary-observer"
 	server.AddUser(t, watching.Username, watching.Password, "~{"+o.Prefix+"}:*", "&{"+o.Prefix+"}:*", "+eval", "+evalsha", "+info", "+hget", "+hmget", "+hlen", "+hkeys", "+subscribe", "+hello", "+select")
 	b := backendOn(t, watching)
-	if l := observe(t, b, "jobs"); !l.Vacant() { // nobody has written the epoch yet
+	if l := candidate(t, b).Sees("jobs"); !l.Vacant() { // nobody has written the epoch yet
 		t.Errorf("an empty store: %+v", l)
 	}
 	member := backendOn(t, settled(t, server, o))
-	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-	if _, err := member.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, member, "jobs")}}); err != nil {
-		t.Fatal(err)
-	}
-	if l := observe(t, b, "jobs"); l.Holder.ID != "a" {
+	a := candidate(t, member)
+	a.Leads("jobs")
+	if l := candidate(t, b).Sees("jobs"); l.Holder.ID != "a" {
 		t.Errorf("the observer sees %+v", l)
 	}
-	errs := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second}})
+	errs := b.Preflight(t.Context(), []backend.Bid{a.BidOver(backend.Lease{Election: "jobs"})})
 	if !errors.Is(errs[0], backend.ErrDenied) || !strings.Contains(errs[0].Error(), "ACL SETUSER observer ") || strings.Contains(errs[0].Error(), "canary") {
 		t.Errorf("a candidate with the rights of an observer: %v", errs[0])
 	}
@@ -325,9 +307,7 @@ func TestInspectNamesWhatIsWrong(t *testing.T) {
 	o := options(server)
 	say := func(o Options, ttl time.Duration) (warnings map[string]bool, all string) {
 		list, err := backendOn(t, o).Inspect(t.Context(), ttl, ttl/3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		warnings = map[string]bool{}
 		for _, d := range list {
 			warnings[d.What] = warnings[d.What] || d.Warning

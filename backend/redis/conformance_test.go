@@ -69,9 +69,7 @@ func newStore(t testing.TB, server *testbed.RedisServer) conformance.Store {
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		},
 		Faults: map[string]conformance.Fault{

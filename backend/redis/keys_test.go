@@ -83,18 +83,15 @@ func TestEvictedKeysFreeNothing(t *testing.T) {
 			o.MaxTTL = greatest
 			settled(t, server, o)
 			a := join(t, "a", ttl, o)
-			if _, err := a.Campaign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			_, err := a.Campaign(t.Context())
+			testbed.NoError(t, err)
 			proxy := server.Proxy(t)
 			toB := o
 			toB.Addresses = []string{proxy.Addr()}
 			b := join(t, "b", ttl, toB)
 			server.Do(t, "DEL", open(t, o).keys()[n])
 			evicted := time.Now()
-			if err := b.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, b.Lead(nil))
 			for time.Since(evicted) < greatest+ttl {
 				if a.Leading() && b.Leading() {
 					t.Fatalf("two leaders, %v after the key was deleted", time.Since(evicted))
@@ -271,9 +268,7 @@ func TestAnyCountOfChangesElectsALeader(t *testing.T) {
 			defer cancel()
 			e := join(t, "a", time.Second, o)
 			lead, err := e.Campaign(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			testbed.Eventually(t, patience, "its lease is renewed", func() error {
 				if e.Leadership() == nil || e.Leadership().Term != lead.Term {
 					t.Fatalf("it no longer leads: %v", e.Current())

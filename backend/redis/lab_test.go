@@ -33,12 +33,7 @@ func options(server *testbed.RedisServer) Options {
 // open opens a driver, which the test closes.
 func open(t testing.TB, o Options) *driver {
 	t.Helper()
-	d, err := newDriver(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return testbed.Open(t, newDriver, o)
 }
 
 // ownClient returns a client as a program hands it in.
@@ -66,6 +61,11 @@ func settled(t testing.TB, server *testbed.RedisServer, o Options) Options {
 func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Election {
 	t.Helper()
 	return drivertest.Join(t, id, ttl, backendOn(t, o))
+}
+
+// candidate returns a new candidate. A backend grants leases to one only.
+func candidate(t testing.TB, b *Backend) *drivertest.Candidate {
+	return drivertest.NewCandidate(t, b, "a", 9*time.Second)
 }
 
 var metaKey = lease.Key{Kind: lease.Metas}

@@ -30,23 +30,18 @@ func TestWhatAProgramSelectsMovesNoElection(t *testing.T) {
 			t.Parallel()
 			o := Options{Prefix: options(server).Prefix, MaxTTL: greatest}
 			shared := func() *goredis.Client {
-				c := ownClient(t, &goredis.Options{Addr: server.Addr(), DB: db})
-				return c
+				return ownClient(t, &goredis.Options{Addr: server.Addr(), DB: db})
 			}
 			before, now := shared(), shared()
 			o.Client = before
 			leader := join(t, "old", ttl, o)
 			lead, err := leader.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			onEach(t, now, "SELECT", db+1)
 			onEach(t, before, "SELECT", db+2)
 			o.Client = now
 			follower := join(t, "new", ttl, o)
-			if err := follower.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, follower.Lead(nil))
 			for began := time.Now(); time.Since(began) < greatest+2*ttl; <-time.After(time.Millisecond) {
 				if follower.Leading() {
 					t.Fatalf("two processes lead after %v: %v", time.Since(began), follower.Current())
@@ -202,9 +197,7 @@ func TestAClientWithoutAFreeConnectionIsNamed(t *testing.T) {
 	client := ownClient(t, &goredis.Options{Addr: testbed.SharedRedis(t).Addr(), PoolSize: 1, ContextTimeoutEnabled: true})
 	b := backendOn(t, Options{Client: client})
 	used := client.Conn()
-	if err := used.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, used.Ping(t.Context()).Err())
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

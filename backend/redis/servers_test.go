@@ -69,9 +69,7 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 			o.Addresses = []string{proxy.Addr()}
 			a := join(t, "a", ttl, o)
 			lead, err := a.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			if what == "a promoted replica" {
 				awaitWork(t, other, greatest+4*time.Second)
 			}
@@ -89,9 +87,7 @@ func TestAnEmptyServerThatHasJustStartedMayHaveLostALease(t *testing.T) {
 			restarted := time.Now()
 			o.Addresses = []string{server.Addr()}
 			b := join(t, "b", ttl, o)
-			if err := b.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, b.Lead(nil))
 			drivertest.LeadsAlone(t, b, a)
 			if took := time.Since(restarted); took < greatest {
 				t.Errorf("B leads %v after the restart, before the greatest TTL, %v, has passed", took, greatest)
@@ -215,16 +211,13 @@ func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
 	settled(t, master, o)
 	o.WaitReplicas = 1
 	a := join(t, "a", ttl, o)
-	if _, err := a.Campaign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Campaign(t.Context())
+	testbed.NoError(t, err)
 	replica.Promote(t)
 	third := testbed.StartRedisReplica(t, replica)
 	o.Addresses = []string{replica.Addr()}
 	b := join(t, "b", ttl, o)
-	if err := b.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, b.Lead(nil))
 	drivertest.LeadsAlone(t, b, a)
 	if third.Info(t, "role") != "slave" || master.Info(t, "role") != "master" {
 		t.Error("the old master does not answer as a master: this test tests nothing")
@@ -257,17 +250,14 @@ func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
 	})
 	settled(t, master, o)
 	a := join(t, "a", ttl, o)
-	if _, err := a.Campaign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Campaign(t.Context())
+	testbed.NoError(t, err)
 	replica.CatchUp(t, master)
 	line.Cut(true) // the connection stays open, and nothing passes
 	replica.Promote(t)
 	o.Addresses = []string{replica.Addr()}
 	b := join(t, "b", ttl, o)
-	if err := b.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, b.Lead(nil))
 	drivertest.LeadsAlone(t, b, a)
 	if role, why := master.Info(t, "role"), a.Current(); role != "master" || !strings.Contains(fmt.Sprint(why), "NOREPLICAS") {
 		t.Errorf("the old master is a %s, and A says %v: this test tests nothing", role, why)
@@ -298,10 +288,8 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	o.Addresses, o.Master = nil, "mymaster"
 	for _, s := range startSentinels(t, master) {
 		o.Addresses = append(o.Addresses, s.Options().Addr)
-		if err := s.Do(t.Context(), "ACL", "SETUSER", "watcher", "reset", "resetchannels", "on", ">canary-of-sentinels",
-			"allchannels", "+hello", "+subscribe", "+sentinel|get-master-addr-by-name").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, s.Do(t.Context(), "ACL", "SETUSER", "watcher", "reset", "resetchannels", "on", ">canary-of-sentinels",
+			"allchannels", "+hello", "+subscribe", "+sentinel|get-master-addr-by-name").Err())
 	}
 	for what, refused := range map[string]struct{ master, password, want string }{
 		"a wrong password for the Sentinels": {"mymaster", "canary-wrong", "sentinel_username"},
@@ -316,12 +304,8 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	o.Master, o.SentinelPassword = "mymaster", "canary-of-sentinels"
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
 	lead, err := a.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	testbed.NoError(t, b.Lead(nil))
 	replica.StopReplication(t) // its last writes are lost
 	replica.Do(t, "CONFIG", "SET", "replica-priority", "1")
 	master.Kill(t)
@@ -349,9 +333,8 @@ func TestAMasterThatSentinelsHaveReplacedIsLeft(t *testing.T) {
 	for _, s := range all {
 		o.Addresses = append(o.Addresses, s.Options().Addr)
 	}
-	if _, err := join(t, "a", time.Second, o).Campaign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := join(t, "a", time.Second, o).Campaign(t.Context())
+	testbed.NoError(t, err)
 	testbed.NoError(t, all[0].Do(t.Context(), "SENTINEL", "FAILOVER", "mymaster").Err())
 	testbed.Eventually(t, 20*time.Second, "all have left the old master, long before their connections are replaced", func() error {
 		before, now := master.Do(t, "CLIENT", "LIST").(string), replica.Do(t, "CLIENT", "LIST").(string)
@@ -382,9 +365,7 @@ func startSentinels(t *testing.T, master *testbed.RedisServer) (all []*goredis.C
 					dir, own, ca, filepath.Join(files, "server-cert.pem"), filepath.Join(files, "server-key.pem"))
 			}
 			text += fmt.Sprintf("sentinel monitor mymaster %s %s 2\nsentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n", host, port)
-			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 			return []string{program, config, "--sentinel"}
 		})
 		client := ownClient(t, &goredis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true, TLSConfig: master.TLSConfig()})
