@@ -23,9 +23,7 @@ import (
 
 func TestBadOptionsAreRefused(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), "host=127.0.0.1 port=1 sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer pool.Close()
 	other := sql.OpenDB(nothing{})
 	defer other.Close()
@@ -67,12 +65,13 @@ func mendsRights(t *testing.T, asRole bool) {
 		db.Exec(t, "GRANT "+role+" TO "+user, "ALTER ROLE "+user+" SET role = '"+role+"'")
 	}
 	b := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
-	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+	a := candidate(t, b)
+	bids := []backend.Bid{a.BidOver(backend.Lease{Election: "jobs"})}
 	for step, want := range []string{"CREATE TABLE IF NOT EXISTS", "GRANT EXECUTE ON FUNCTION pg_control_system()"} {
 		if err := b.Prepare(t.Context()); err != nil {
 			t.Fatalf("step %d: Prepare of an account that may create nothing: %v", step, err)
 		}
-		errs := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second}})
+		errs := b.Preflight(t.Context(), bids)
 		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		for _, err := range append(errs, err) {
 			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), password) {
@@ -81,16 +80,11 @@ func mendsRights(t *testing.T, asRole bool) {
 		}
 		db.Exec(t, err.Error()[strings.Index(err.Error(), want):])
 	}
-	if errs := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second}}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	testbed.NoError(t, b.Preflight(t.Context(), bids)[0])
 	if n := db.Value(t, "SELECT count(*) FROM election_item WHERE kind <> 'origin'"); n != "0" {
 		t.Errorf("Preflight has written %s rows", n)
 	}
-	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second, Renew: time.Second / 3, Expected: observe(t, b, "jobs")}})
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Errorf("with all rights: %+v, %v", answers, err)
-	}
+	a.Leads("jobs")
 }
 
 // A table is to be made in a schema in which the account may make none. That another schema has one helps nobody.
@@ -105,42 +99,29 @@ func TestAHintForATableThatCannotBeMadeIsToMakeIt(t *testing.T) {
 	}
 }
 
-func observe(t testing.TB, b *Backend, election string) backend.Lease {
-	t.Helper()
-	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: election}})
-	if err != nil || len(seen) != 1 {
-		t.Fatalf("observe: %v, %v", seen, err)
-	}
-	return seen[0]
-}
-
 // An observer needs SELECT only. A candidate with its rights is told what it lacks.
 func TestAnObserverOnlyReads(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	user, password := db.AddUser(t)
 	text, err := SchemaSQL("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for _, s := range strings.Split(text, "\n") {
 		if strings.HasPrefix(s, "GRANT") && strings.Contains(s, `"observer"`) {
 			db.Exec(t, strings.Replace(s, `"observer"`, user, 1))
 		}
 	}
 	b := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
-	if l := observe(t, b, "jobs"); !l.Vacant() { // nobody has written the row with the epoch yet
+	if l := candidate(t, b).Sees("jobs"); !l.Vacant() { // nobody has written the row with the epoch yet
 		t.Errorf("an empty store: %+v", l)
 	}
 	member := backendOn(t, Options{DSN: db.DSN("")})
-	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-	if _, err := member.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, member, "jobs")}}); err != nil {
-		t.Fatal(err)
-	}
-	if l := observe(t, b, "jobs"); l.Holder.ID != "a" {
+	a := candidate(t, member)
+	a.Leads("jobs")
+	if l := candidate(t, b).Sees("jobs"); l.Holder.ID != "a" {
 		t.Errorf("the observer sees %+v", l)
 	}
-	errs := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Second}})
+	errs := b.Preflight(t.Context(), []backend.Bid{a.BidOver(backend.Lease{Election: "jobs"})})
 	if !errors.Is(errs[0], backend.ErrDenied) || !strings.Contains(errs[0].Error(), "GRANT SELECT, INSERT, UPDATE, DELETE") {
 		t.Errorf("a candidate with the rights of an observer: %v", errs[0])
 	}
@@ -150,9 +131,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 	t.Parallel()
 	db := testbed.SharedPostgres(t).Database(t)
-	if err := backendOn(t, Options{DSN: db.DSN(""), KeepSchema: true}).Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, backendOn(t, Options{DSN: db.DSN(""), KeepSchema: true}).Prepare(t.Context()))
 	if got := db.Value(t, "SELECT coalesce(to_regclass('election_item')::text, 'none')"); got != "none" {
 		t.Fatalf("with KeepSchema there is %s", got)
 	}
@@ -169,9 +148,7 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 	drivertest.Read(t, open(t, Options{DSN: db.DSN("")}))
 	db.Exec(t, "CREATE SCHEMA app", "GRANT ALL ON SCHEMA app TO "+db.User)
 	other := backendOn(t, Options{DSN: db.DSN(""), Schema: "app", Prefix: "jobs"})
-	if err := other.CreateTables(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, other.CreateTables(t.Context()))
 	if got := db.Value(t, "SELECT count(*) FROM app.jobs_item"); got != "0" {
 		t.Errorf("%s rows", got)
 	}
@@ -191,9 +168,7 @@ func TestTLSAndSCRAM(t *testing.T) {
 	}
 	verified := "sslmode=verify-full&sslrootcert=" + server.CAFile()
 	trusted := Options{DSN: dsn(db.Password, verified)}
-	if err := backendOn(t, trusted).CreateTables(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, backendOn(t, trusted).CreateTables(t.Context()))
 	drivertest.Read(t, open(t, trusted), recordKey("jobs"))
 	for what, bad := range map[string]string{
 		"a wrong password":         dsn("canary7f3a", verified),
@@ -267,7 +242,7 @@ func TestAPoolOrDBOfTheProgramServes(t *testing.T) {
 				return nil
 			})
 			used := backendOn(t, o)
-			observe(t, used, "jobs")
+			candidate(t, used).Sees("jobs")
 			used.Close()
 			if err := alive(); err != nil {
 				t.Errorf("after Close: %v", err)
@@ -282,9 +257,7 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	pool := poolOf(t, db.DSN(""), 1)
 	used, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	b := backendOn(t, Options{Pool: pool})
 	look := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -304,7 +277,7 @@ func TestAPoolIsClosedBesideABackend(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	pool := poolOf(t, db.DSN(""), 3)
-	observe(t, backendOn(t, Options{Pool: pool}), "jobs")
+	candidate(t, backendOn(t, Options{Pool: pool})).Sees("jobs")
 	closed := make(chan bool)
 	go func() {
 		defer close(closed)

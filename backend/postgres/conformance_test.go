@@ -67,9 +67,7 @@ func newStore(t testing.TB, server *testbed.PostgresServer) conformance.Store {
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(Options{DSN: db.DSN(proxy.Addr()), MaxTTL: 5 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		},
 		Faults: map[string]conformance.Fault{

@@ -24,9 +24,7 @@ func TestALateAnswerDoesNotEndTheConnection(t *testing.T) {
 		_, err := d.Read(ctx, []lease.Key{recordKey("jobs")})
 		return err
 	}
-	if err := read(10 * time.Second); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, read(10*time.Second))
 	proxy.Delay(350 * time.Millisecond) // in each direction
 	for range 20 {
 		if err := read(500 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {

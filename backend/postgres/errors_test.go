@@ -31,9 +31,7 @@ func TestAServerThatIsDownIsNotDenied(t *testing.T) {
 		t.Errorf("sslmode=require, and the server has no TLS: %v; want ErrDenied", err)
 	}
 	b := backendOn(t, Options{DSN: dsn("prefer")})
-	if err := look(t, b); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, look(t, b))
 	server.Exec(t, "ALTER DATABASE "+db.Name+" ALLOW_CONNECTIONS false")
 	if err := look(t, backendOn(t, Options{DSN: dsn("prefer")})); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("the database takes no connections: %v; want ErrDenied", err)
@@ -72,14 +70,12 @@ func TestALockedTableSaysWhoHasLockedIt(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, testbed.SharedPostgres(t).Database(t))
 	b := backendOn(t, Options{DSN: db.DSN("")})
-	observe(t, b, "jobs")
+	candidate(t, b).Sees("jobs")
 	tx, err := db.Admin().Begin(t.Context())
 	if err == nil {
 		_, err = tx.Exec(t.Context(), "SET application_name = 'nightly'; ALTER TABLE election_item ADD COLUMN note text")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer tx.Rollback(context.Background())
 
 	err = look(t, b)

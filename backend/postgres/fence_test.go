@@ -91,22 +91,16 @@ func TestAFenceIsHeldNoLongerThanHold(t *testing.T) {
 	drivertest.MustPut(t, d, &v, &lease.Record{Election: "jobs", Term: 1, Nonce: "n"})
 	v = drivertest.Read(t, d, recordKey("jobs"))
 	conn, err := pgx.Connect(t.Context(), db.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer conn.Close(context.Background())
 	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for want, f := range map[string]Fence{"Hold": {Hold: time.Microsecond}, "schema": {Schema: "a\nb"}} {
 		if err := f.Check(t.Context(), tx, "jobs", 1); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("a bad %s: %v", want, err)
 		}
 	}
-	if err := (Fence{Hold: 100 * time.Millisecond}).Check(t.Context(), tx, "jobs", 1); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, (Fence{Hold: 100 * time.Millisecond}).Check(t.Context(), tx, "jobs", 1))
 	testbed.Eventually(t, patience, "a successor is elected", func() error {
 		results, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 2, Nonce: "m"})
 		if err == nil && results[0].Outcome != backend.Granted {

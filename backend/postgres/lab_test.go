@@ -5,7 +5,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -20,20 +22,18 @@ func TestMain(m *testing.M) {
 // open opens a driver, which the test closes.
 func open(t testing.TB, o Options) *driver {
 	t.Helper()
-	d, err := newDriver(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return testbed.Open(t, newDriver, o)
 }
 
 // withTable makes the table of a database by its owner, in a schema if one is named.
 func withTable(t testing.TB, db *testbed.PostgresDatabase, schema ...string) *testbed.PostgresDatabase {
 	t.Helper()
 	b := backendOn(t, Options{DSN: db.DSN(""), Schema: strings.Join(schema, "")})
-	if err := b.CreateTables(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, b.CreateTables(t.Context()))
 	return db
+}
+
+// candidate returns a new candidate. A backend grants leases to one only.
+func candidate(t testing.TB, b *Backend) *drivertest.Candidate {
+	return drivertest.NewCandidate(t, b, "a", 9*time.Second)
 }

@@ -123,10 +123,8 @@ func TestTablesOfStrangersDoNotMatter(t *testing.T) {
 		t.Errorf("the schema public has %s records, want 1", n)
 	}
 	other := backendOn(t, Options{DSN: db.DSN(""), Schema: "My App's"})
-	if err := other.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if l := observe(t, other, "jobs"); !l.Vacant() {
+	testbed.NoError(t, other.Prepare(t.Context()))
+	if l := candidate(t, other).Sees("jobs"); !l.Vacant() {
 		t.Errorf("another schema shows %+v", l)
 	}
 }
@@ -136,7 +134,7 @@ func TestAMovedTableIsToldAsMoved(t *testing.T) {
 	t.Parallel()
 	db := withTable(t, withTenant(t))
 	b := backendOn(t, Options{DSN: db.DSN("")})
-	observe(t, b, "jobs")
+	candidate(t, b).Sees("jobs")
 	db.Exec(t, fmt.Sprintf("ALTER ROLE %s SET search_path = public, tenant1", db.User), "ALTER TABLE election_item SET SCHEMA tenant1")
 	testbed.Eventually(t, patience, "the error says where the table is", func() error {
 		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
@@ -184,11 +182,9 @@ func TestHiddenRowsAreDenied(t *testing.T) {
 	user, password := db.AddUser(t)
 	db.Exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON election_item TO %s", user))
 	led, err := join(t, "leader", 2*time.Second, Options{DSN: db.DSN("")}).Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	member := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
-	if l := observe(t, member, "jobs"); l.Holder.ID != "leader" {
+	if l := candidate(t, member).Sees("jobs"); l.Holder.ID != "leader" {
 		t.Fatalf("before: %+v", l)
 	}
 
@@ -208,7 +204,7 @@ func TestHiddenRowsAreDenied(t *testing.T) {
 		t.Error("the owner of the table, from whom nothing is hidden, does not lead any more")
 	}
 	db.Exec(t, strings.Replace(hide, "ENABLE", "DISABLE", 1))
-	if l := observe(t, member, "jobs"); l.Holder.ID != "leader" {
+	if l := candidate(t, member).Sees("jobs"); l.Holder.ID != "leader" {
 		t.Errorf("afterwards: %+v", l)
 	}
 }
@@ -256,13 +252,10 @@ func TestAFenceFindsTheTableBehindAnySearchPath(t *testing.T) {
 	defer own.Close()
 	check := func(f Fence) error {
 		tx, err := own.BeginTx(t.Context(), &sql.TxOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		defer tx.Rollback()
-		if _, err := tx.Exec("SET LOCAL search_path TO tenant1"); err != nil {
-			t.Fatal(err)
-		}
+		_, err = tx.Exec("SET LOCAL search_path TO tenant1")
+		testbed.NoError(t, err)
 		return f.CheckSQL(t.Context(), tx, "jobs", 7)
 	}
 	if err := check(Fence{}); err != nil {

@@ -55,9 +55,7 @@ func TestTheDoctorNamesBadSettings(t *testing.T) {
 		t.Errorf("without a table: %v", err)
 	}
 	latin := backendOn(t, Options{DSN: server.AdminDSN("latin"), MaxTTL: 10 * time.Second})
-	if err := latin.CreateTables(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, latin.CreateTables(t.Context()))
 	server.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'one'", "SELECT pg_reload_conf()")
 	testbed.Eventually(t, patience, "the doctor names all", func() error {
 		found, err := latin.Inspect(t.Context(), 11*time.Second, time.Second)

@@ -46,9 +46,7 @@ func lock(t testing.TB, db *testbed.PostgresDatabase, statement string) (unlock 
 	if err == nil {
 		_, err = tx.Exec(t.Context(), statement)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return func() { tx.Rollback(context.WithoutCancel(t.Context())) }
 }
 

@@ -60,30 +60,22 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	first, second := testbed.SharedPostgres(t), testbed.StartPostgres(t, testbed.Options{})
 	db := withTable(t, first.Database(t))
 	second.Exec(t, "CREATE DATABASE other", "CREATE ROLE "+db.User+" LOGIN", "CREATE DATABASE "+db.Name+" OWNER "+db.User) // it has another oid
-	if err := backendOn(t, Options{DSN: db.DSN(second.Addr())}).CreateTables(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, backendOn(t, Options{DSN: db.DSN(second.Addr())}).CreateTables(t.Context()))
 	for way, options := range map[string]func(c *pgxpool.Config) (o Options, used func()){
 		"DSN": func(c *pgxpool.Config) (Options, func()) { return Options{DSN: c.ConnString()}, func() {} },
 		"Pool": func(c *pgxpool.Config) (Options, func()) {
 			pool, err := pgxpool.NewWithConfig(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			t.Cleanup(pool.Close)
 			used, err := pool.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return Options{Pool: pool}, used.Release
 		},
 	} {
 		t.Run(way, func(t *testing.T) {
 			proxy := testbed.NewProxy(t, second.Addr())
 			config, err := pgxpool.ParseConfig(db.DSN(proxy.Addr()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			o, giveBack := options(config)
 			d := open(t, o)
 			before := drivertest.Read(t, d).Epoch

@@ -28,9 +28,7 @@ var shared = map[string]func(t *testing.T, db *testbed.PostgresDatabase) (a, b O
 			var held []*pgx.Conn
 			for range pool {
 				c, err := pgx.Connect(t.Context(), db.DSN(bouncer.Addr())+"&default_query_exec_mode=simple_protocol")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				defer c.Close(context.Background())
 				say(t, c.PgConn(), "BEGIN")
 				held = append(held, c)
@@ -55,14 +53,10 @@ var shared = map[string]func(t *testing.T, db *testbed.PostgresDatabase) (a, b O
 // poolOf is a program's own pool.
 func poolOf(t *testing.T, dsn string, most int32) *pgxpool.Pool {
 	c, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	c.MaxConns = most
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -71,9 +65,7 @@ func poolOf(t *testing.T, dsn string, most int32) *pgxpool.Pool {
 func tellPool(t *testing.T, pool *pgxpool.Pool, statements string) {
 	for range pool.Stat().MaxConns() - pool.Stat().AcquiredConns() {
 		c, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		defer c.Release()
 		say(t, c.Conn().PgConn(), statements)
 	}
@@ -82,9 +74,8 @@ func tellPool(t *testing.T, pool *pgxpool.Pool, statements string) {
 // say sends statements on a connection.
 func say(t *testing.T, c *pgconn.PgConn, statements string) {
 	t.Helper()
-	if _, err := c.Exec(t.Context(), statements).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Exec(t.Context(), statements).ReadAll()
+	testbed.NoError(t, err)
 }
 
 // forget undoes what a connection was told, in a transaction.
