@@ -81,22 +81,10 @@ func (l *lab) account(t testing.TB, name, host string, rights ...string) *mysql.
 	return clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = name, canary })
 }
 
-// nonceOf returns a nonce for the only candidate of a backend.
-func nonceOf(b *Backend) backend.Nonce { return backend.Nonce(fmt.Sprintf("%p", b.driver)) }
-
 // preflight asks whether a candidate may take part.
 func preflight(t testing.TB, b *Backend) error {
 	t.Helper()
-	return b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: nonceOf(b)}, TTL: time.Second}})[0]
-}
-
-// acquire makes a candidate the leader of an election that is vacant.
-func acquire(t testing.TB, b *Backend, election string) {
-	t.Helper()
-	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: election, Candidate: backend.Candidate{ID: "a", Nonce: nonceOf(b)}, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, b, election)}})
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Errorf("with all rights: %+v, %v", answers, err)
-	}
+	return b.Preflight(t.Context(), []backend.Bid{candidate(t, b).BidOver(backend.Lease{Election: "jobs"})})[0]
 }
 
 // The statements name the schema, however it was configured, and the account as the server knows it, whose
@@ -153,7 +141,7 @@ func mends(t *testing.T, l *lab, o Options, there bool) {
 			l.paste(t, err)
 		}
 	}
-	acquire(t, b, "jobs")
+	candidate(t, b).Leads("jobs")
 }
 
 // So do those of a server that speaks another language.
@@ -181,13 +169,11 @@ func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
 		quoted := "`" + strings.ReplaceAll(schema, "`", "``") + "`"
 		l.Exec(t, "CREATE DATABASE "+quoted)
 		t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + quoted) })
-		if err := CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = schema })), "", ""); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = schema })), "", ""))
 		for _, name := range []string{"o'brien", "a b", "ü", "a@b", "a'@'b", "se;mi", "tick`", "%"} {
 			b := backendOn(t, Options{Config: clone(l.account(t, name, "127.0.0.%"), func(c *mysql.Config) { c.DBName = schema })})
 			l.paste(t, preflight(t, b))
-			acquire(t, b, name)
+			candidate(t, b).Leads(name)
 		}
 	})
 }
@@ -222,7 +208,7 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 				t.Errorf("%s: %v; want %v and %q, without the password", what, err, c.class, c.says)
 			}
 		}
-		acquire(t, backendOn(t, Options{DB: nowhere, Schema: l.Name}), "jobs")
+		candidate(t, backendOn(t, Options{DB: nowhere, Schema: l.Name})).Leads("jobs")
 	})
 }
 
@@ -230,7 +216,7 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 func TestALockedTableIsSaidToBeOne(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		b := backendOn(t, Options{Config: l.User})
-		acquire(t, b, "jobs")
+		candidate(t, b).Leads("jobs")
 		unlock := l.lock(t, "LOCK TABLES election_item WRITE")
 		defer unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -248,7 +234,8 @@ func TestALockOfABackupIsSaidToBeOne(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Start(t, k, testbed.Options{}))
 		b := backendOn(t, Options{Config: l.User})
-		bid := backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: nonceOf(b)}, TTL: 9 * time.Second, Renew: time.Second, Expected: observe(t, b, "jobs")}
+		a := candidate(t, b)
+		bid := a.BidOver(a.Sees("jobs"))
 		unlock := l.lock(t, "FLUSH TABLES WITH READ LOCK")
 		defer unlock()
 		testbed.Eventually(t, patience, "a call says who keeps it", func() error {
@@ -299,14 +286,14 @@ func TestAnObserverOnlyReads(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		c := l.account(t, "o", "127.0.0._", "SELECT ON {schema}.election_item")
 		b := backendOn(t, Options{Config: c})
-		if seen := observe(t, b, "jobs"); !seen.Vacant() { // nobody has written the row with the epoch yet
+		if seen := candidate(t, b).Sees("jobs"); !seen.Vacant() { // nobody has written the row with the epoch yet
 			t.Errorf("an empty store: %+v", seen)
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM election_item"); n != 0 {
 			t.Errorf("an observer has left %d rows", n)
 		}
-		acquire(t, backendOn(t, Options{Config: l.User}), "jobs")
-		if seen := observe(t, b, "jobs"); seen.Holder.ID != "a" {
+		candidate(t, backendOn(t, Options{Config: l.User})).Leads("jobs")
+		if seen := candidate(t, b).Sees("jobs"); seen.Holder.ID != "a" {
 			t.Errorf("the observer sees %+v", seen)
 		}
 		if _, err := b.Inspect(t.Context(), time.Second, 0); err != nil {
@@ -325,9 +312,7 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 		const prefix = "fresh"
 		c := l.account(t, "m", "127.0.0._", makerRights+" ON {schema}.*")
 		kept := backendOn(t, Options{Config: c, Prefix: prefix, KeepSchema: true})
-		if err := kept.Prepare(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, kept.Prepare(t.Context()))
 		if err := preflight(t, kept); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS `"+l.Name+"`.`fresh_item`") {
 			t.Errorf("with KeepSchema and no table: %v", err)
 		}
@@ -341,13 +326,11 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := preflight(t, kept); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, preflight(t, kept))
 		if n := l.number(t, "SELECT COUNT(*) FROM fresh_item WHERE kind <> 'origin'"); n != 0 {
 			t.Errorf("Preflight has written %d rows", n)
 		}
-		acquire(t, kept, "jobs")
+		candidate(t, kept).Leads("jobs")
 	})
 }
 

@@ -128,9 +128,7 @@ func newStore(t testing.TB, l *lab, options func(Options) Options) conformance.S
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(options(o))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		},
 		Faults: map[string]conformance.Fault{

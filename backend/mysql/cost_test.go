@@ -16,9 +16,7 @@ func TestManyIdleElectionsCostNoMoreThanOne(t *testing.T) {
 		l := newLab(t, testbed.Start(t, k, testbed.Options{}))
 		spent := func() (statements int) {
 			var name string
-			if err := l.admin.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &statements); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, l.admin.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &statements))
 			return statements
 		}
 

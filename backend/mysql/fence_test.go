@@ -85,9 +85,7 @@ func TestTheFenceCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 				t.Errorf("a prefix without this leader: %v, want ErrFenced", err)
 			}
 			var idle, locks int
-			if err := db.QueryRow("SELECT @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout").Scan(&idle, &locks); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, db.QueryRow("SELECT @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout").Scan(&idle, &locks))
 			if idle == int(longHold/time.Second) || locks == int(longHold/time.Second) {
 				t.Errorf("the user's connection is left with wait_timeout %d and innodb_lock_wait_timeout %d", idle, locks)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -52,20 +53,13 @@ func newLab(t testing.TB, s *testbed.Server) *lab {
 func (l *lab) withTable(t testing.TB, prefix string) {
 	t.Helper()
 	maker := backendOn(t, Options{Config: l.Admin, Prefix: prefix})
-	if err := maker.CreateTables(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, maker.CreateTables(context.Background()))
 }
 
 // open opens a driver, which the test closes.
 func open(t testing.TB, o Options) *driver {
 	t.Helper()
-	d, err := newDriver(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d
+	return testbed.Open(t, newDriver, o)
 }
 
 // number asks the server for one number.
@@ -84,9 +78,7 @@ func (l *lab) lock(t testing.TB, query string) (unlock func()) {
 	if err == nil {
 		_, err = tx.ExecContext(t.Context(), query)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return func() { tx.Rollback() }
 }
 
@@ -107,13 +99,11 @@ func join(t testing.TB, id string, ttl time.Duration, o Options) *election.Elect
 	return drivertest.Join(t, id, ttl, backendOn(t, o))
 }
 
-func observe(t testing.TB, b *Backend, election string) backend.Lease {
-	t.Helper()
-	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: election}})
-	if err != nil || len(seen) != 1 {
-		t.Fatalf("observe: %v, %v", seen, err)
-	}
-	return seen[0]
+// candidate returns the only candidate of a backend.
+func candidate(t testing.TB, b *Backend) *drivertest.Candidate {
+	c := drivertest.NewCandidate(t, b, "a", 9*time.Second)
+	c.Me.Nonce = backend.Nonce(fmt.Sprintf("%p", b.driver))
+	return c
 }
 
 func recordKey(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }

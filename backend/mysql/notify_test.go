@@ -31,15 +31,11 @@ func (l *lab) untilWaiting(t testing.TB, n int) {
 func (l *lab) waiters(t testing.TB) (ids []int64) {
 	t.Helper()
 	rows, err := l.admin.QueryContext(t.Context(), "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND (INFO LIKE 'SELECT ''go-election:%' OR INFO LIKE 'SELECT GET_LOCK(%')", l.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
 	return ids

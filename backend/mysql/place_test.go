@@ -27,9 +27,7 @@ func (l *lab) tenant(t *testing.T) (schema string) {
 // userAtHost is the user as GRANT names it.
 func (l *lab) userAtHost(t *testing.T) string {
 	var host string
-	if err := l.admin.QueryRowContext(t.Context(), "SELECT Host FROM mysql.user WHERE User = ?", l.User.User).Scan(&host); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, l.admin.QueryRowContext(t.Context(), "SELECT Host FROM mysql.user WHERE User = ?", l.User.User).Scan(&host))
 	return fmt.Sprintf("'%s'@'%s'", l.User.User, host)
 }
 
@@ -73,9 +71,7 @@ func TestACopyInThePlaceOfTheTableMakesNoSecondLeader(t *testing.T) {
 				if err == nil {
 					err = knew.Lead(nil)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				testbed.Eventually(t, patience, "knew has seen the grant", func() error {
 					if who, term, known := knew.Leader(); !known || who.ID != "old" || term != led.Term {
 						return errors.New(knew.Current().String())
@@ -158,13 +154,10 @@ func TestAFenceDoesNotReadATemporaryTable(t *testing.T) {
 		db := testbed.OpenDB(t, l.User)
 		db.SetMaxOpenConns(1)
 		var value []byte
-		if err := db.QueryRowContext(t.Context(), "SELECT value FROM election_item WHERE kind = 'record'").Scan(&value); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, db.QueryRowContext(t.Context(), "SELECT value FROM election_item WHERE kind = 'record'").Scan(&value))
 		lead(t, d, 8, "m")
-		if _, err := db.ExecContext(t.Context(), "CREATE TEMPORARY TABLE election_item SELECT X'7265636f7264' AS kind, X'6a6f6273' AS name, CONVERT(X'"+hex.EncodeToString(value)+"' USING utf8mb4) AS value"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.ExecContext(t.Context(), "CREATE TEMPORARY TABLE election_item SELECT X'7265636f7264' AS kind, X'6a6f6273' AS name, CONVERT(X'"+hex.EncodeToString(value)+"' USING utf8mb4) AS value")
+		testbed.NoError(t, err)
 		for _, f := range []Fence{{}, {Schema: l.Name}} {
 			for term := range uint64(9) {
 				err := f.Do(t.Context(), db, "jobs", term+1, func(*sql.Tx) error { return nil })

@@ -30,7 +30,7 @@ func TestAPoolOfTheProgramServes(t *testing.T) {
 		})
 		untouched(t, db)
 		used := backendOn(t, o)
-		observe(t, used, "jobs")
+		candidate(t, used).Sees("jobs")
 		used.Close()
 		untouched(t, db)
 	})
@@ -50,9 +50,7 @@ func TestAConnectionOutlivesTheLongestPauseBetweenRenewals(t *testing.T) {
 func TestAPoolThatTakesOneStatementIsDenied(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		db, err := sql.Open("mysql", l.User.FormatDSN())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		t.Cleanup(func() { db.Close() })
 		_, err = open(t, Options{DB: db}).Read(t.Context(), nil)
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "multiStatements=true") {
@@ -67,9 +65,7 @@ func untouched(t testing.TB, db *sql.DB) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer c.Close()
 	var same bool
 	if err := c.QueryRowContext(ctx, "SELECT @@SESSION.wait_timeout = @@GLOBAL.wait_timeout AND @@SESSION.sql_mode = @@GLOBAL.sql_mode AND @@SESSION.innodb_lock_wait_timeout = @@GLOBAL.innodb_lock_wait_timeout AND @@SESSION.time_zone = @@GLOBAL.time_zone").Scan(&same); err != nil || !same {
@@ -87,9 +83,7 @@ func TestAPoolThatIsUsedUpIsNamed(t *testing.T) {
 	var used []*sql.Conn
 	for range maxConns + 2 {
 		c, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		used = append(used, c)
 	}
 	b := backendOn(t, Options{DB: db, Schema: l.Name})

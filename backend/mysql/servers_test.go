@@ -173,9 +173,7 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 		l := newLab(t, one)
 		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
 			fmt.Sprintf("GRANT ALL ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
-		if err := backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = two.Addr() })}).CreateTables(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, backendOn(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Addr = two.Addr() })}).CreateTables(t.Context()))
 
 		t.Run("that take turns are reported", func(t *testing.T) {
 			proxy := one.Proxy(t)
@@ -207,9 +205,7 @@ func TestTwoServersBehindOneAddress(t *testing.T) {
 				d := open(t, o)
 				before := drivertest.Read(t, d).Epoch
 				used, err := pool.Conn(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				proxy.SetTarget(one.Addr())
 				drivertest.TakeAll(t, &d.conns, 2) // one of before, and a new one
 				used.Close()
@@ -256,9 +252,7 @@ func TestAClockStepChangesNothing(t *testing.T) {
 		l := newLab(t, server)
 		leader := join(t, "a", 4*time.Second, Options{Config: l.User})
 		lead, err := leader.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		d := open(t, Options{Config: l.User})
 		before := drivertest.Read(t, d)
 		for i, step := range []time.Duration{time.Hour, -2 * time.Hour} {

@@ -48,15 +48,11 @@ func TestNoVariableMattersToAnyStatement(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, testbed.Start(t, k, testbed.Options{}))
 		rows, err := l.admin.QueryContext(t.Context(), everyVariable[k])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		defer rows.Close()
 		for round := uint64(0); rows.Next(); round++ {
 			var name, value, least, greatest, names string
-			if err := rows.Scan(&name, &value, &least, &greatest, &names); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, rows.Scan(&name, &value, &least, &greatest, &names))
 			for _, value := range append(otherValues(value, least, greatest, names), moreValues[name]...) {
 				c := clone(l.Admin, func(c *mysql.Config) { c.Params = map[string]string{name: value} })
 				if strings.ContainsFunc(value, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }) {
@@ -76,18 +72,14 @@ func TestNoVariableMattersToAnyStatement(t *testing.T) {
 				}
 			}
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, rows.Err())
 	})
 }
 
 // settable reports whether a session may set a variable to a value.
 func (l *lab) settable(t *testing.T, name, value string) bool {
 	c, err := l.admin.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer c.Close()
 	if _, err := c.ExecContext(t.Context(), "SET SESSION "+name+" = "+value); err != nil {
 		return false

@@ -24,13 +24,10 @@ func tell(t *testing.T, db *sql.DB, statement string) {
 	db.SetMaxIdleConns(used)
 	for range used {
 		c, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		defer c.Close()
-		if _, err := c.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		_, err = c.ExecContext(t.Context(), statement)
+		testbed.NoError(t, err)
 	}
 }
 
@@ -104,7 +101,7 @@ func TestAPoolThatAlwaysSaysUseNeedsASchema(t *testing.T) {
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Options name none") {
 			t.Errorf("without a schema: %v", err)
 		}
-		observe(t, backendOn(t, Options{DB: db, Schema: l.Name}), "jobs")
+		candidate(t, backendOn(t, Options{DB: db, Schema: l.Name})).Sees("jobs")
 	})
 }
 
@@ -180,9 +177,8 @@ func TestEveryStatementNamesTheSchema(t *testing.T) {
 		d := open(t, Options{Config: l.User})
 		use := func() {
 			t.Helper()
-			if _, err := d.query(t.Context(), "USE "+tenant); err != nil {
-				t.Fatal(err)
-			}
+			_, err := d.query(t.Context(), "USE "+tenant)
+			testbed.NoError(t, err)
 		}
 		drivertest.Read(t, d, recordKey("jobs"))
 		use()
