@@ -21,9 +21,9 @@ import (
 func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
 	t.Helper()
 	policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + string(backend.NewNonce()[:8]), Rules: rules}, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	made, _, err := root.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	return made
 }
 
@@ -67,7 +67,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	// The token is revoked during a leadership: renewals are denied, with an error, and the
 	// lease expires.
 	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	testbed.Eventually(t, time.Minute, "renewals to be denied", func() error {
 		if a := n.Renews(held); !errors.Is(a.Err, backend.ErrDenied) || a.Outcome != backend.Unknown {
 			return fmt.Errorf("%v, %v", a, a.Err)
@@ -109,7 +109,7 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 	l := newLab(t, agent)
 	strong := l.node(t, "strong", func(o *Options) { o.Token = testbed.ConsulToken })
 	strong.Leads("there") // the servers hide only keys that exist
-	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.Me, TTL: time.Minute}))
+	testbed.NoError(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.Me, TTL: time.Minute}))
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
 	for what, secret := range map[string]string{"none": "", "unknown": "00000000-dead-beef-0000-c0ffee000000", "weak": weak} {
 		n := l.node(t, "n", func(o *Options) { o.Token = secret })
@@ -199,20 +199,20 @@ func TestATokenFileIsReadAgainAfterADenial(t *testing.T) {
 	unknown := "00000000-dead-beef-0000-c0ffee000000"
 	for what, text := range map[string]string{"an unknown token": unknown + "\n", "a weak token": weak, "two lines": "a\nb", "nothing": ""} {
 		file := filepath.Join(t.TempDir(), "token")
-		fatal(t, os.WriteFile(file, []byte(weak), 0o600))
+		testbed.NoError(t, os.WriteFile(file, []byte(weak), 0o600))
 		n := l.node(t, "n", func(o *Options) { o.TokenFile = file })
 		observe := func() error {
 			_, err := n.Looks("x")
 			return err
 		}
-		fatal(t, os.WriteFile(file, []byte(text), 0o600))
+		testbed.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		for range 2 {
 			if err := observe(); !errors.Is(err, backend.ErrDenied) {
 				t.Errorf("%s in the file: %v; want ErrDenied", what, err)
 			}
 		}
 
-		fatal(t, os.WriteFile(file, []byte(testbed.ConsulToken+"\n"), 0o600))
+		testbed.NoError(t, os.WriteFile(file, []byte(testbed.ConsulToken+"\n"), 0o600))
 		observe()
 		if err := observe(); err != nil {
 			t.Errorf("%s in the file, and then a token with rights: %v", what, err)
@@ -232,12 +232,12 @@ func TestRightsThatAreMissingForAMomentCostNoSession(t *testing.T) {
 	n := l.node(t, "n", func(o *Options) { o.Token = bound.SecretID })
 	held := n.Leads("own")
 	policy, _, err := l.root.ACL().PolicyRead(bound.Policies[0].ID, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	may := policy.Rules
 	for _, rules := range []string{"", may} {
 		policy.Rules = rules
 		_, _, err := l.root.ACL().PolicyUpdate(policy, nil)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		n.wire.take()
 		_, err = n.Renew(n.Context(), drivertest.Held(held))
 		if denied := errors.Is(err, backend.ErrDenied) && strings.Contains(err.Error(), n.driver.policy("write")); denied != (rules == "") {

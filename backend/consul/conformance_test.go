@@ -65,12 +65,12 @@ func TestDriverOfARestoredServer(t *testing.T) {
 	h, root := driverHarness(t, agent), admins(t, agent)
 	h.GoBack = func() func() {
 		snapshot, _, err := root.Snapshot().Save(nil)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		defer snapshot.Close()
 		saved, err := io.ReadAll(snapshot)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		return func() {
-			fatal(t, root.Snapshot().Restore(nil, bytes.NewReader(saved)))
+			testbed.NoError(t, root.Snapshot().Restore(nil, bytes.NewReader(saved)))
 			testbed.Eventually(t, time.Minute, "the server answers", func() error {
 				_, _, err := root.KV().Get("x", &api.QueryOptions{RequireConsistent: true})
 				return err
@@ -160,8 +160,6 @@ func open(t testing.TB, o Options) *Backend {
 func admins(t testing.TB, a *testbed.Daemon) *api.Client {
 	t.Helper()
 	client, err := api.NewClient(&api.Config{Address: a.URL(), Token: testbed.ConsulToken, Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return client
 }

@@ -25,13 +25,13 @@ func (l *lab) pair(t *testing.T, key string) *api.KVPair {
 func (l *lab) put(t *testing.T, key string, value []byte, flags uint64) {
 	t.Helper()
 	_, err := l.root.KV().Put(&api.KVPair{Key: key, Value: value, Flags: flags}, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 }
 
 func (l *lab) remove(t *testing.T, key string) {
 	t.Helper()
 	_, err := l.root.KV().Delete(key, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 }
 
 // Any key is an item that can be written again.
@@ -77,11 +77,7 @@ func TestAHeartbeatThatWasPutBackIsNotTheSame(t *testing.T) {
 func TestInspectSaysHowTheServersAre(t *testing.T) {
 	t.Parallel()
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{testbed.ConsulACL}})
-	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: testbed.ConsulToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	member := token(t, root, `key_prefix "election/" { policy = "write" }`).SecretID
+	member := token(t, admins(t, agent), `key_prefix "election/" { policy = "write" }`).SecretID
 	inspects(t, open(t, Options{Address: agent.URL(), Token: member}), "servers: 1, ")
 }
 
@@ -94,11 +90,7 @@ func TestInspectNamesLimitsThatAreTooLow(t *testing.T) {
 		"txn_max_req_len":   "txn_max_req_len = 400000, kv_max_value_size = 400000",
 	} {
 		agent := testbed.StartConsul(t, testbed.Options{Args: []string{"-hcl=limits {" + limits + "}"}})
-		b, err := Open(Options{Address: agent.URL()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
+		b := open(t, Options{Address: agent.URL()})
 		list, err := b.Inspect(t.Context(), 10*time.Second, 3*time.Second)
 		text := ""
 		for _, d := range list {

@@ -37,7 +37,8 @@ func TestLosingTheServersLeaderKeepsOurs(t *testing.T) {
 			at := slices.Index(agents, first)
 			a, b := l.join(t, "a", ttl, agents[(at+1)%3]), l.join(t, "b", ttl, agents[(at+2)%3])
 			lead, err := a.Campaign(t.Context())
-			fatal(t, err, b.Lead(nil))
+			testbed.NoError(t, err)
+			testbed.NoError(t, b.Lead(nil))
 			drivertest.OneLeaderAtMost(t, a, b)
 			harm(t, first)
 			testbed.Leader(t, agents, first)
@@ -85,19 +86,19 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 	left := true
 	for try := 0; try < 5 && left; try++ { // Close gives up early on a busy machine
 		b, err := Open(Options{Address: agent.URL(), Prefix: l.prefix})
-		fatal(t, err)
+		testbed.NoError(t, err)
 		me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-		fatal(t, b.Announce(t.Context(), backend.Member{Candidate: me, TTL: time.Minute}))
+		testbed.NoError(t, b.Announce(t.Context(), backend.Member{Candidate: me, TTL: time.Minute}))
 		seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}})
-		fatal(t, err)
+		testbed.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		if err := b.Listen(ctx, seen); err != ctx.Err() {
 			t.Errorf("listening: %v, want %v", err, ctx.Err())
 		}
 		cancel()
-		fatal(t, b.Close())
+		testbed.NoError(t, b.Close())
 		pair, _, err := l.root.KV().Get(l.session(me.Nonce), nil)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		left = pair != nil
 	}
 	if left {
@@ -138,7 +139,7 @@ func TestAListenerGivesItsPlaceToARenewal(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.Options{Args: []string{"-hcl=limits {http_max_conns_per_client = 1}"}})
 	e := drivertest.Join(t, "a", 6*time.Second, open(t, Options{Address: agent.URL()}))
 	led, err := e.Campaign(t.Context())
-	fatal(t, err)
+	testbed.NoError(t, err)
 	drivertest.KeepsLeading(t, led, 20*time.Second)
 }
 
@@ -158,7 +159,7 @@ func through(t *testing.T) (proxy *testbed.Proxy, read func(limit time.Duration)
 func TestALateAnswerCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	proxy, read := through(t)
-	fatal(t, read(time.Minute))
+	testbed.NoError(t, read(time.Minute))
 	proxy.SetTarget("127.0.0.1:1") // nobody is there
 	proxy.Hold(true)
 	if err := read(500 * time.Millisecond); err == nil {

@@ -85,12 +85,3 @@ func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
 	}
 	return n
 }
-
-func fatal(t *testing.T, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}

@@ -75,9 +75,9 @@ func TestAThousandElectionsCostNoMoreRequests(t *testing.T) {
 		held := a.winAll(n, fmt.Sprint(n, " "))
 		a.RenewsAll(held...)
 		seen, err := b.Observe(t.Context(), held)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		_, err = b.Observe(t.Context(), seen) // only this one knows the sessions, and reads the key changes with them
-		fatal(t, err)
+		testbed.NoError(t, err)
 		a.wire.take()
 		b.wire.take()
 		for range 3 {
@@ -85,7 +85,7 @@ func TestAThousandElectionsCostNoMoreRequests(t *testing.T) {
 				a.want("a renewal", answer, backend.Granted)
 			}
 			changed, err := b.Observe(t.Context(), seen)
-			fatal(t, err)
+			testbed.NoError(t, err)
 			if len(changed) != n {
 				t.Errorf("%d of %d leases have changed", len(changed), n)
 			}
@@ -136,7 +136,7 @@ func TestAListeningFollowerOfManyLeasesSeesADeletion(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.winAll(manyLeases, "e")
 	seen, err := b.Observe(t.Context(), held)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var listening sync.WaitGroup
 	listening.Go(func() {
@@ -174,12 +174,12 @@ func TestARestoredSnapshotConfirmsNoGrant(t *testing.T) {
 	a.wantRefused("at first", held)
 	before := l.pair(t, l.session(a.Me.Nonce)).ModifyIndex
 	saved, _, err := l.root.Snapshot().Save(nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	defer saved.Close()
 	held = append(held, a.winAll(1, "lost")...)
 	_, err = a.Observe(t.Context(), held)
-	fatal(t, err)
-	fatal(t, l.root.Snapshot().Restore(nil, saved))
+	testbed.NoError(t, err)
+	testbed.NoError(t, l.root.Snapshot().Restore(nil, saved))
 	testbed.Eventually(t, time.Minute, "the restored key", func() error {
 		_, _, err := l.root.KV().Get(l.record("e00000"), &api.QueryOptions{RequireConsistent: true})
 		return err

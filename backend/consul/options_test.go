@@ -20,7 +20,7 @@ import (
 func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
 	secret := "hunter2-" + string(backend.NewNonce())
 	nothing := filepath.Join(t.TempDir(), "token")
-	fatal(t, os.WriteFile(nothing, []byte("\n"), 0o600))
+	testbed.NoError(t, os.WriteFile(nothing, []byte("\n"), 0o600))
 	for what, o := range map[string]Options{
 		"nothing in the token file":  {TokenFile: nothing},
 		"credentials in the address": {Address: "http://user:" + secret + "@localhost:8500"},
@@ -93,7 +93,7 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 		}
 	}
 	pairs, _, err := l.root.KV().List(l.prefix, nil)
-	if fatal(t, err); len(pairs) > 0 {
+	if testbed.NoError(t, err); len(pairs) > 0 {
 		t.Errorf("after Preflight there are %d keys", len(pairs))
 	}
 }
@@ -108,16 +108,16 @@ func TestAFencedTransactionFailsAfterATakeover(t *testing.T) {
 	put := func(n *node) bool {
 		t.Helper()
 		fence, err := n.Fence("x", held.Term)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		ok, _, _, err := l.root.KV().Txn(api.KVTxnOps{fence, {Verb: api.KVSet, Key: l.prefix + "/data", Value: []byte("1")}}, nil)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		return ok
 	}
 	a.Renews(held)
 	if !put(a) {
 		t.Error("a write of the leader did not pass its fence")
 	}
-	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "x", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.Me.Nonce}}))
+	testbed.NoError(t, b.Request(t.Context(), []backend.Request{{Election: "x", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.Me.Nonce}}))
 	if put(a) {
 		t.Error("the page says that a request of an operator stops fenced writes until the next renewal")
 	}

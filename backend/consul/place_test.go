@@ -35,10 +35,10 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	}
 
 	policy, _, err := l.root.ACL().PolicyRead(bound.Policies[0].ID, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	policy.Rules += fmt.Sprintf(" key %q { policy = \"deny\" } key %q { policy = \"deny\" }", l.record("hidden"), l.session(strong.Me.Nonce))
 	_, _, err = l.root.ACL().PolicyUpdate(policy, nil)
-	fatal(t, err)
+	testbed.NoError(t, err)
 	ctx := n.Context()
 	many := make([]backend.Lease, maxByKey+1)
 	for i := range many {
@@ -69,7 +69,7 @@ func TestAPlaceThatIsNamedIsNotIgnored(t *testing.T) {
 	client := func(c api.Config) *api.Client {
 		c.Address = l.agent.URL()
 		made, err := api.NewClient(&c)
-		fatal(t, err)
+		testbed.NoError(t, err)
 		return made
 	}
 	header, plain := client(api.Config{}), client(api.Config{})
@@ -103,7 +103,7 @@ func TestConformanceWhereAnotherConsulAnswers(t *testing.T) {
 	here, other := testbed.StartConsul(t, testbed.Options{}), testbed.StartConsul(t, testbed.Options{})
 	for range 5000 { // to who has read the first one, a copy with greater indexes looks like a later state of it
 		_, err := admins(t, other).KV().Put(&api.KVPair{Key: "test/age"}, nil)
-		fatal(t, err)
+		testbed.NoError(t, err)
 	}
 	h := harness(func(t testing.TB) conformance.Store {
 		prefix := "test/" + string(backend.NewNonce()[:16])
@@ -165,12 +165,12 @@ func TestACopyIsNoticedThoughItsIndexIsNotTold(t *testing.T) {
 	l, ahead := newLab(t, here), admins(t, other)
 	for range 1000 {
 		_, err := ahead.KV().Put(&api.KVPair{Key: "test/age"}, nil)
-		fatal(t, err)
+		testbed.NoError(t, err)
 	}
 	proxy := here.Proxy(t)
 	n := l.node(t, "n", func(o *Options) { o.Address = proxy.Addr() })
 	held := n.Leads("held")
-	fatal(t, copyKeys(l.root, ahead, l.prefix))
+	testbed.NoError(t, copyKeys(l.root, ahead, l.prefix))
 	proxy.SetTarget(other.Addr())
 	proxy.Reset()
 
