@@ -13,9 +13,7 @@ import (
 
 func TestOptionsAreChecked(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.pem")
-	if err := os.WriteFile(none, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(none, []byte("no certificate"), 0o600))
 	for what, o := range map[string]Options{
 		"no bucket":               {},
 		"a bucket with a path":    {Bucket: "a/b"},

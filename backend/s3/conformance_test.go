@@ -36,11 +36,7 @@ func newOptions(node *testbed.Daemon) Options {
 
 func open(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return testbed.Open(t, Open, o)
 }
 
 // TestRegister runs what every register must pass.

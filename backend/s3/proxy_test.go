@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A proxy that the environment names refuses in words of its own, so an error names it, and not credentials and bucket. A
@@ -111,9 +112,7 @@ func TestARefusalReadsTheCredentialsAgain(t *testing.T) {
 	defer store.Close()
 	file := filepath.Join(t.TempDir(), "credentials")
 	replace := func(key string) {
-		if err := os.WriteFile(file, []byte("[default]\naws_access_key_id = "+key+"\naws_secret_access_key = of"+key+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(file, []byte("[default]\naws_access_key_id = "+key+"\naws_secret_access_key = of"+key+"\n"), 0o600))
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
@@ -125,9 +124,7 @@ func TestARefusalReadsTheCredentialsAgain(t *testing.T) {
 		_, _, err := o.Get(t.Context())
 		return err
 	}
-	if err := read(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, read())
 	for _, of := range []int32{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden} {
 		status.Store(of)
 		next := fmt.Sprint("key", of)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -29,9 +30,7 @@ import (
 func dropping(t *testing.T, o Options, headers ...string) Options {
 	t.Helper()
 	to, err := url.Parse(o.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	key := aws.Credentials{AccessKeyID: testbed.S3AccessKey, SecretAccessKey: testbed.S3SecretKey}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
@@ -60,26 +59,20 @@ func TestAStoreThatIgnoresConditionsIsRefused(t *testing.T) {
 		for _, there := range []bool{false, true} {
 			o := newOptions(node)
 			if there { // the scratch object
-				if err := open(t, o).Prepare(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, open(t, o).Prepare(t.Context()))
 			}
 			b := open(t, dropping(t, o, headers...))
 			if err := b.Prepare(t.Context()); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "ignores the conditions") {
 				t.Errorf("a proxy that drops the conditions %s: %v", what, err)
 			}
 			m, err := election.New(b, election.Options{TTL: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			defer m.Close(t.Context())
 			e, err := m.Join("jobs")
 			if err == nil {
 				err = e.Lead(nil)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			if err := m.Check(t.Context()); !errors.Is(err, backend.ErrDenied) || e.Current().Leading {
 				t.Errorf("a manager behind it: %v, it leads: %v", err, e.Current().Leading)
 			}
@@ -98,14 +91,10 @@ func TestACacheBeforeTheStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	testbed.Full(t, "needs a proxy")
 	o := newOptions(testbed.SharedS3(t))
-	if err := open(t, o).Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, open(t, o).Prepare(t.Context()))
 	o = dropping(t, o)
 	to, err := url.Parse(o.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	var mu sync.Mutex
 	cached := map[string]*httptest.ResponseRecorder{}
 	forward := httputil.NewSingleHostReverseProxy(to)
@@ -164,24 +153,12 @@ func TestAStoreThatIsSlowToRefuseIsNotRefused(t *testing.T) {
 			t.Parallel()
 			o := dropping(t, newOptions(node))
 			to, err := url.Parse(o.Endpoint)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			before := httptest.NewServer(slow(httputil.NewSingleHostReverseProxy(to)))
 			t.Cleanup(before.Close)
 			o.Endpoint = before.URL
-			m, err := election.New(open(t, o), election.Options{TTL: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close(t.Context())
-			e, err := m.Join("jobs")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			e := drivertest.Join(t, "a", 10*time.Second, open(t, o))
+			testbed.NoError(t, e.Lead(nil))
 			testbed.Eventually(t, 30*time.Second, "it leads", func() error {
 				if !e.Leading() {
 					return errors.New(e.Current().String())
