@@ -27,9 +27,7 @@ import (
 func blocks(t *testing.T, page string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		all = append(all, m[1])
 	}
@@ -39,9 +37,7 @@ func blocks(t *testing.T, page string) (all []string) {
 // The reference of all keys has those of this backend, with their types.
 func TestEachKeyIsInTheReference(t *testing.T) {
 	text, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	rows := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^- `(kubernetes\\.[^`]+)`(?:, ([^(:]+?))?(?: \\(.*?\\))?: ").FindAllStringSubmatch(string(text), -1) {
 		rows[m[1]] = cmp.Or(m[2], "a string")
@@ -87,16 +83,11 @@ func TestTheKubernetesPageIsTrue(t *testing.T) {
 		return n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.Me, TTL: ttl}})[0]
 	})
 	m, err := election.New(l.open(t, ""), election.Options{ID: "app", TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Campaign(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	_, err = e.Campaign(ctx)
+	testbed.NoError(t, err)
 	if err := m.Close(ctx); err != nil {
 		t.Error(err)
 	}
@@ -145,9 +136,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 	l.file = k.Kubeconfig(t, "observer")
 	m, _ := l.manager(t, "observer", election.Options{Observer: true})
 	e, err := m.Join("jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	testbed.Eventually(t, patient, "the observer knows the leader", func() error {
 		if leader, _, ok := e.Leader(); !ok || leader.ID != "leader" {
 			return fmt.Errorf("it is %v", e.Current())
@@ -164,14 +153,10 @@ func TestErrorsShowNoToken(t *testing.T) {
 	l := newLab(t, k)
 	good := k.TokenKubeconfig(t, canary)
 	text, err := os.ReadFile(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	write := func(text string) string {
 		file := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	for what, file := range map[string]string{
@@ -226,9 +211,7 @@ func (l *lab) allow(t testing.TB, user string, verbs []string, names ...string) 
 	t.Helper()
 	rule := map[string]any{"apiGroups": []string{"coordination.k8s.io"}, "resources": []string{"leases"}, "verbs": verbs, "resourceNames": names}
 	rules, err := json.Marshal([]any{rule})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	l.server.Apply(t, l.namespace, fmt.Sprintf(`
 {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: "testbed:%[1]s"}, rules: %[2]s}
 ---

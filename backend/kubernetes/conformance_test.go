@@ -62,9 +62,7 @@ func newStore(t testing.TB, servers ...*testbed.KubernetesServer) conformance.St
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(Options{Kubeconfig: files[int(opened.Add(1))%len(files)], Namespace: l.namespace})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		},
 		Faults: map[string]conformance.Fault{

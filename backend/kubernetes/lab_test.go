@@ -97,9 +97,7 @@ func (h hooked) WrappedRoundTripper() http.RoundTripper { return h.next }
 func (l *lab) hookNode(t testing.TB, id string, do hook) *node {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", l.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	config.ContentType = "application/json"
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hooked{next, do} })
 	b := testbed.Open(t, Open, Options{Config: config, Namespace: l.namespace})
@@ -163,9 +161,7 @@ func (n *node) mustWin(over, before backend.Lease) backend.Lease {
 // delete deletes a Lease as an operator does.
 func (l *lab) delete(t testing.TB, name string) {
 	t.Helper()
-	if err := l.admin.Delete(t.Context(), name, meta.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, l.admin.Delete(t.Context(), name, meta.DeleteOptions{}))
 }
 
 // write writes a spec as a member of client-go does: it leaves annotations and labels alone.
@@ -180,9 +176,7 @@ func (l *lab) write(t testing.TB, election, id string, seconds int32, taken bool
 		}
 		lease.Spec = coordination.LeaseSpec{HolderIdentity: &id, LeaseDurationSeconds: &seconds, AcquireTime: acquired, RenewTime: &now, LeaseTransitions: &transitions}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 }
 
 // clear writes what a member of client-go leaves behind when it releases its lease.

@@ -60,9 +60,7 @@ func (l *lab) manager(t testing.TB, id string, o election.Options) (*election.Ma
 	n := l.hookNode(t, id, w.roundTrip)
 	o.ID = id
 	m, err := election.New(n.Backend, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patient)
 		defer cancel()
@@ -79,9 +77,7 @@ func join(t testing.TB, m *election.Manager, n int) (all []*election.Election) {
 		if err == nil {
 			err = e.Lead(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		all = append(all, e)
 	}
 	return all
@@ -332,9 +328,7 @@ func (l *line) roundTrip(next http.RoundTripper, r *http.Request) (*http.Respons
 func (l *line) arrive(t *testing.T) int {
 	t.Helper()
 	answer, err := l.kept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	answer.Body.Close()
 	return answer.StatusCode
 }

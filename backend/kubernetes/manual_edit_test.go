@@ -9,6 +9,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // kubectl delete lease does not hand over at once: the holder may not have noticed. Terms go on
@@ -72,9 +73,7 @@ func TestALeaseThatNobodyWasGrantedFreesNothing(t *testing.T) {
 	if err == nil {
 		_, err = c.write(ctx, &missing[0], touch)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	l.write(t, "jobs", "pod-1_x", 15, true)
 	l.clear(t, "jobs")
 	late := l.node(t, "late")
@@ -87,14 +86,10 @@ func TestACopyThatIsPutBackFreesNothing(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.Resigns(a.Leads("jobs"))
 	old, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	held := a.Leads("jobs")
 	b.Sees("jobs")
-	if err := l.edit("jobs", func(o *coordination.Lease) { o.Spec, o.Annotations = old.Spec, old.Annotations }); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, l.edit("jobs", func(o *coordination.Lease) { o.Spec, o.Annotations = old.Spec, old.Annotations }))
 	b.mustBeWatched("jobs", "a leads, and has not noticed")
 	b.mustWin(b.mustBeWatched("jobs", "a leads, and has not noticed"), held)
 }
@@ -128,9 +123,7 @@ func TestAnEditedLeaseIsWatched(t *testing.T) {
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.Keeps(a.Leads(election))
 			before := b.Sees(election)
-			if err := l.edit(election, edit); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, l.edit(election, edit))
 			if what != "its record says that nobody holds it" { // whoever computes the digest as this module does may end a leadership
 				b.mustBeWatched(election, what)
 				b.mustLose(before, what)
@@ -155,12 +148,10 @@ func TestALabelledLeaseIsRenewed(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.Leads("jobs")
 	before := b.Sees("jobs")
-	if err := l.edit("jobs", func(o *coordination.Lease) {
+	testbed.NoError(t, l.edit("jobs", func(o *coordination.Lease) {
 		o.Labels = map[string]string{"team": "x"}
 		o.Annotations["note"] = "y"
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if now := b.Sees("jobs"); !now.Unchanged(before) {
 		t.Errorf("a label has changed the lease from %+v to %+v", before, now)
 	}
@@ -177,16 +168,13 @@ func TestALeaseFromABackupIsWatched(t *testing.T) {
 	a := l.node(t, "a")
 	a.Resigns(a.Leads("jobs"))
 	saved, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	b := l.node(t, "b")
 	held := b.Leads("jobs")
 	l.delete(t, "jobs")
 	saved.UID, saved.ResourceVersion = "", ""
-	if _, err := l.admin.Create(t.Context(), saved, meta.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = l.admin.Create(t.Context(), saved, meta.CreateOptions{})
+	testbed.NoError(t, err)
 	c := l.node(t, "c")
 	over := c.mustBeWatched("jobs", "its record is from the past, when it was vacant")
 	b.mustRefuse(held, "the backup does not have it")

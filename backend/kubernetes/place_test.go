@@ -31,18 +31,14 @@ import (
 func (l *lab) kubectl(t *testing.T, namespace string, others ...string) (file string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(l.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	now := config.Contexts[config.CurrentContext]
 	now.Namespace = namespace
 	for _, name := range others {
 		config.Contexts[name] = &clientcmdapi.Context{Cluster: now.Cluster, AuthInfo: now.AuthInfo}
 	}
 	file = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, clientcmd.WriteToFile(*config, file))
 	return file
 }
 
@@ -133,9 +129,7 @@ func TestAnErrorNamesTheProxyOfTheEnvironment(t *testing.T) {
 	}
 	for host, named := range map[string]bool{"https://far.invalid": true, "https://near.invalid": false} {
 		b, err := Open(Options{Config: &rest.Config{Host: host}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		_, err = b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		if !errors.Is(err, backend.ErrUnavailable) || strings.Contains(err.Error(), "the proxy "+os.Getenv(child)+" (HTTPS_PROXY") != named || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v; want the proxy in it: %v", host, err, named)
@@ -152,9 +146,7 @@ func TestAFullEtcdOfTheClusterIsDenied(t *testing.T) {
 	}))
 	defer server.Close()
 	b, err := Open(Options{Config: &rest.Config{Host: server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	_, err = b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "etcdctl alarm disarm") {
 		t.Errorf("%v; want ErrDenied with what to do", err)
@@ -228,10 +220,7 @@ func (l *lab) openAt(t *testing.T, at func(server string) string) *Backend {
 	real, err := url.Parse(config.Host)
 	testbed.NoError(t, err)
 	config.Host, config.ServerName = "https://"+at(real.Host), real.Hostname()
-	b, err := Open(Options{Config: config, Namespace: l.namespace})
-	testbed.NoError(t, err)
-	t.Cleanup(func() { b.Close() })
-	return b
+	return testbed.Open(t, Open, Options{Config: config, Namespace: l.namespace})
 }
 
 func TestDeadConnectionsCostOneCall(t *testing.T) {

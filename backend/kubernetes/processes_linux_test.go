@@ -224,9 +224,7 @@ func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	db := testbed.Shared(t, testbed.MariaDB).Database(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""))
 	f.dsn = db.User.FormatDSN()
 	reader := f.node(t, "reader")
 	road := drivertest.Road{Fleet: f.Fleet, Theirs: f.theirs, Waits: func(m *testbed.Member) { m.Follows("") }, Ours: f.at}

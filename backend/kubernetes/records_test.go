@@ -89,9 +89,7 @@ func TestAnOlderVersionOfALeaseShowsARestore(t *testing.T) {
 		o := newObject(&coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs", ResourceVersion: version}}, time.Now())
 		return b.learn(began, map[string]*object{"jobs": o})
 	}
-	if err := answer(b.follow("jobs"), "50"); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, answer(b.follow("jobs"), "50"))
 	first, second := b.follow("jobs"), b.follow("jobs")
 	if err := answer(first, "50"); err != nil {
 		t.Errorf("the same version: %v", err)
@@ -177,9 +175,7 @@ func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 	ctx := t.Context()
 	announce := func(n *node) {
 		t.Helper()
-		if err := n.Announce(ctx, backend.Member{Candidate: n.Me, TTL: time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, n.Announce(ctx, backend.Member{Candidate: n.Me, TTL: time.Second}))
 	}
 	gone, closed, alive, next := l.node(t, "gone"), l.node(t, "closed"), l.node(t, "alive"), l.node(t, "next")
 	announce(gone)
@@ -195,15 +191,11 @@ func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 		record.Annotations[memberKey] = lease.Encode(s)
 		_, err = l.admin.Update(ctx, record, meta.UpdateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	announce(next)
 
 	leases, err := l.admin.List(ctx, meta.ListOptions{LabelSelector: kindKey + "=" + kindMember})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	if n := len(leases.Items); n != 2 {
 		t.Errorf("%d members have records; want the 2 that are there", n)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A member that starts after a Lease was deleted knows from the census for how long to watch: others
@@ -131,16 +132,12 @@ func TestARepeatedRequestIsWritten(t *testing.T) {
 	held := a.Leads("jobs")
 	version := func() string {
 		o, err := l.admin.Get(t.Context(), "jobs", meta.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		return o.ResourceVersion
 	}
 	var versions []string
 	for range 2 {
-		if err := a.Request(a.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, a.Request(a.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}))
 		versions = append(versions, version())
 	}
 	if versions[0] == versions[1] {
@@ -154,9 +151,7 @@ func TestAClearedForeignLeaseIsWatched(t *testing.T) {
 	a := l.node(t, "a")
 	a.Resigns(a.Leads("jobs"))
 	l.write(t, "jobs", "pod-1_x", 15, true)
-	if err := l.edit("jobs", func(o *coordination.Lease) { o.Spec.HolderIdentity = nil }); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, l.edit("jobs", func(o *coordination.Lease) { o.Spec.HolderIdentity = nil }))
 	a.mustBeWatched("jobs", "its holder was cleared")
 }
 
@@ -168,9 +163,7 @@ func TestALeaderOfClientGoIsWatched(t *testing.T) {
 	_, err := l.admin.Create(t.Context(), &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "jobs"}, Spec: coordination.LeaseSpec{
 		HolderIdentity: new("pod-1_x"), LeaseDurationSeconds: new(int32(15)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: new(int32(0)),
 	}}, meta.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	first := n.Sees("jobs")
 	if first.Holder.ID != "pod-1_x" || first.ObserveFor != 15*time.Second || first.TTL != 15*time.Second {
 		t.Errorf("it is shown as %+v; want pod-1_x, watched for 15s", first)
@@ -255,9 +248,7 @@ func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
 		}
 		n.Resigns(sealed) // which changes nothing of it
 	}
-	if err := l.edit("jobs", func(o *coordination.Lease) { delete(o.Annotations, recordKey) }); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, l.edit("jobs", func(o *coordination.Lease) { delete(o.Annotations, recordKey) }))
 	if got := l.node(t, "late").Sees("jobs"); got.ObserveFor < 1000*time.Hour {
 		t.Errorf("without its record, the seal is free after %v", got.ObserveFor)
 	}

@@ -36,9 +36,7 @@ func newLab(t *testing.T) *lab {
 	l.namespace = l.Namespace(t)
 	_, token := l.ServiceAccount(t, l.namespace, "app")
 	config, err := clientcmd.BuildConfigFromFlags("", l.TokenKubeconfig(t, token))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	l.config = config
 	return l
 }
@@ -47,9 +45,7 @@ func newLab(t *testing.T) *lab {
 func (l *lab) allow(t *testing.T) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	_, role, _ := strings.Cut(string(page), "The pods' service account needs:\n\n```yaml\n")
 	role, _, _ = strings.Cut(role, "```")
 	l.Apply(t, l.namespace, role, fmt.Sprintf(`
@@ -73,18 +69,12 @@ func (l *lab) member(t *testing.T, pod string) *member {
 	t.Helper()
 	l.Apply(t, l.namespace, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: orders}}, spec: {containers: [{name: app, image: none}]}}", pod))
 	m, err := election.New(l.store.Backend(), election.Options{ID: pod, TTL: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { m.Close(context.Background()) })
 	e, err := m.Join("orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	label, err := Start(e, Options{Namespace: l.namespace, Pod: pod, Config: l.config})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	x := &member{t: t, e: e, label: label, m: m}
 	t.Cleanup(func() { x.crash() })
 	return x
@@ -191,14 +181,10 @@ func TestTheLabelIsTriedAgain(t *testing.T) {
 
 func TestMistakesAreErrorsAtTheStart(t *testing.T) {
 	m, err := election.New(memory.New().Backend(), election.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { m.Close(context.Background()) })
 	e, err := m.Join("orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for what, o := range map[string]Options{
 		"a label that is no key":         {Label: "no key", Namespace: "n", Pod: "p", Config: &rest.Config{}},
 		"no namespace, and no pod":       {Pod: "p", Config: &rest.Config{}},

@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/kubernetes/resourcelock"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // pair starts two members, and returns the one that works first. Both electors run until stopped.
@@ -67,9 +68,7 @@ func TestAnElectorStopsWhenItsLeadershipEnds(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			inFleet(t, func(t *testing.T, f *fleet) {
 				first, _, _ := pair(t, f, func(m *member) { m.linger = time.Second })
-				if err := do(t, first); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, do(t, first))
 				f.worker(first.ID())
 			})
 		})
@@ -101,9 +100,7 @@ func TestCloseReleasesTheLease(t *testing.T) {
 		first, _, stop := pair(t, f, func(*member) {})
 		stop()
 		stopped := time.Now()
-		if err := first.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, first.Close(t.Context()))
 		f.worker(first.ID())
 		if _, begun := f.state(); begun.Sub(stopped) > time.Second {
 			t.Errorf("the other member works %v after the first was stopped and closed", begun.Sub(stopped))
@@ -115,9 +112,7 @@ func TestCloseReleasesTheLease(t *testing.T) {
 func TestCloseWaitsForTheElector(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		first, _, _ := pair(t, f, func(*member) {})
-		if err := first.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, first.Close(t.Context()))
 		f.worker(first.ID())
 	})
 }
@@ -180,9 +175,7 @@ func TestASharedIDMakesNoSecondLeader(t *testing.T) {
 		f.worker()
 		other := f.member("a")
 		elector, err := leaderelection.NewLeaderElector(other.config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*ttl)
 		defer cancel()
 		go elector.Run(ctx)
@@ -197,10 +190,9 @@ func TestASharedIDMakesNoSecondLeader(t *testing.T) {
 func TestOtherTimingsNeverLead(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		m := f.member("a")
-		if _, _, err := m.lock.Get(t.Context()); err != nil { // it can lead
-			t.Fatal(err)
-		}
-		err := m.lock.Update(t.Context(), clientgo.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15})
+		_, _, err := m.lock.Get(t.Context())
+		testbed.NoError(t, err) // it can lead
+		err = m.lock.Update(t.Context(), clientgo.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15})
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "15s") || !strings.Contains(err.Error(), "1s") {
 			t.Errorf("an elector with controller-runtime's defaults gets %v, want an error with both durations", err)
 		}
@@ -216,14 +208,10 @@ func TestNoTimingCanBeForgotten(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, 30 * time.Second, time.Minute, time.Hour} {
 		inFleet(t, func(t *testing.T, f *fleet) {
 			m, err := election.New(memoryBackend(), election.Options{TTL: ttl})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			defer m.Close(t.Context())
 			lock, err := resourcelock.New(m, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			config := (&member{lock: lock}).config()
 			if _, err := leaderelection.NewLeaderElector(config); err != nil {
 				t.Errorf("TTL %v: %v", ttl, err)

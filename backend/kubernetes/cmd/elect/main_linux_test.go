@@ -21,9 +21,7 @@ import (
 func rights(t *testing.T, namespace string) (leases, pods string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	return strings.ReplaceAll(blocks[1][1], "namespace: billing", "namespace: "+namespace), blocks[2][1]
 }
@@ -64,9 +62,7 @@ func TestTheCommandElectsOnKubernetes(t *testing.T) {
 		return nil
 	})
 	run := command("run", "job", "--id", "host-1", "--", "sleep", "60")
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, run.Start())
 	testbed.Eventually(t, time.Minute, "the command's leader is shown", func() error {
 		if out, code := elect("status", "job"); code != 0 || !strings.Contains(out, "host-1") {
 			return fmt.Errorf("status ends with %d:\n%s", code, out)
@@ -95,18 +91,12 @@ func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 		t.Skip("it mounts what a pod has, which needs root")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", k.TokenKubeconfig(t, token))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	server, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	account := t.TempDir()
 	for name, text := range map[string]string{"token": token, "ca.crt": string(config.CAData), "namespace": namespace} {
-		if err := os.WriteFile(filepath.Join(account, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, os.WriteFile(filepath.Join(account, name), []byte(text), 0o600))
 	}
 	binary := filepath.Join(t.TempDir(), "elect")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
@@ -117,9 +107,7 @@ func TestThePodOfTheCommandHasTheLabel(t *testing.T) {
 		c := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", inPod, "sh", binary, "run", "orders", "--id", pod, "--pod-label", "leads", "--", "sleep", "600")
 		c.Dir = t.TempDir()
 		c.Env = append(os.Environ(), "ELECTION_BACKEND=kubernetes", "ELECTION_TTL=4s", "KUBERNETES_SERVICE_HOST="+server.Hostname(), "KUBERNETES_SERVICE_PORT="+server.Port(), "POD_NAME="+pod)
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, c.Start())
 		return c
 	}
 	labelled := func(want string) {
