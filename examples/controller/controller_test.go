@@ -37,9 +37,7 @@ func TestTheReplicaThatLeadsReconciles(t *testing.T) {
 	testbed.Full(t, "kills processes")
 	k := testbed.SharedKubernetes(t)
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 	c := cluster{t: t, server: k, namespace: k.Namespace(t), replicas: map[string]*exec.Cmd{}, environ: []string{
 		replica + "=1", "KUBECONFIG=" + k.AdminKubeconfig(t), "ELECTION_BACKEND=mysql",
 		"ELECTION_MYSQL_DSN=" + d.User.FormatDSN(), "ELECTION_TTL=" + ttl.String(),

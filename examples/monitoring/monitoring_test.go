@@ -65,13 +65,9 @@ type rule struct {
 func alerts(t *testing.T) (all []rule) {
 	t.Helper()
 	text, err := os.ReadFile("alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	var f ruleFile
-	if err := yaml.Unmarshal(text, &f); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, yaml.Unmarshal(text, &f))
 	for _, g := range f.Groups {
 		all = append(all, g.Rules...)
 	}
@@ -81,9 +77,7 @@ func alerts(t *testing.T) (all []rule) {
 // An alert that fires in no test may never fire.
 func TestEachAlertHasATest(t *testing.T) {
 	tests, err := os.ReadFile("alerts_test.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for _, a := range alerts(t) {
 		if !regexp.MustCompile(`alertname: ` + a.Alert + `\n\s+exp_alerts:`).Match(tests) {
 			t.Errorf("%s fires in no test", a.Alert)
@@ -95,9 +89,7 @@ func TestEachAlertHasATest(t *testing.T) {
 func queries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	var d struct {
 		Panels []struct {
 			ID      int
@@ -108,9 +100,7 @@ func queries(t *testing.T) map[string]string {
 			List []struct{ Name, Definition string }
 		}
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, json.Unmarshal(text, &d))
 	all, variables := map[string]string{}, strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$election", ".*")
 	seen := map[int]bool{}
 	for _, p := range d.Panels {
@@ -139,13 +129,9 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 		f.Groups[0].Rules = append(f.Groups[0].Rules, rule{Record: "q:" + regexp.MustCompile(`\W`).ReplaceAllString(where, "_"), Expr: q})
 	}
 	text, err := yaml.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "dashboard.yml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(path, text, 0o600))
 	promtool(t, "check", "rules", path)
 }
 
@@ -153,9 +139,7 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	m, err := election.New(memory.New().Backend(), election.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer m.Close(context.Background())
 	if _, err := m.Join("jobs"); err != nil {
 		t.Fatal(err)
@@ -163,9 +147,7 @@ func exported(t *testing.T) map[string][]string {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(electionprom.New(m, electionprom.Options{}))
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	all := map[string][]string{}
 	for _, f := range families {
 		labels := []string{"job", "instance"} // every target has these
@@ -223,9 +205,7 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 // misses an error that starts its series.
 func TestCountedSeriesExistFromTheStart(t *testing.T) {
 	m, err := election.New(memory.New().Backend(), election.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer m.Close(context.Background())
 	there, notices := map[string]bool{}, map[election.Change]bool{}
 	for _, c := range m.Stats().Changes {

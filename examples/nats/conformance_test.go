@@ -134,9 +134,7 @@ func newBucket() string { return string(backend.NewNonce()[:12]) }
 func mustOpen(t testing.TB, url, bucket string, options ...nats.Option) *Register {
 	t.Helper()
 	r, err := Open(url, bucket, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
 }

@@ -38,14 +38,10 @@ func TestAStreamWithReplicasIsRefused(t *testing.T) {
 		t.Fatal("a server does not start")
 	}
 	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	testbed.Eventually(t, time.Minute, "the cluster makes a stream of three replicas", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -65,9 +61,7 @@ func TestAStreamWithReplicasIsRefused(t *testing.T) {
 // storeDir makes a directory for a server in this process. Such a server may still write for a moment after it has shut down.
 func storeDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "nats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() {
 		testbed.Eventually(t, time.Minute, "the directory is removed", func() error { return os.RemoveAll(dir) })
 	})

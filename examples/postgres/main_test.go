@@ -54,9 +54,7 @@ type program struct {
 func start(t *testing.T, d *testbed.PostgresDatabase, id string) *program {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), d.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &program{cancel, make(chan error, 1)}
 	done := make(chan struct{})

@@ -60,9 +60,7 @@ func onFile(t *testing.T) []string {
 
 func onMySQL(t *testing.T) []string {
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
-	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 	return []string{"ELECTION_MYSQL_DSN=" + d.User.FormatDSN()}
 }
 
@@ -74,9 +72,7 @@ func onMySQLTable(t *testing.T) []string {
 		update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (service_id)) ENGINE=InnoDB`); err != nil {
 		t.Fatal(err)
 	}
-	if err := mysql.CreateTables(t.Context(), admin, "", mysqltable.DefaultPrefix); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), admin, "", mysqltable.DefaultPrefix))
 	return []string{"ELECTION_MYSQLTABLE_DSN=" + d.User.FormatDSN()}
 }
 
@@ -130,14 +126,10 @@ func start(t *testing.T, binary, file, id string, environ ...string) *process {
 	p := &process{cmd: exec.Command(binary, "-config", file), log: filepath.Join(t.TempDir(), id)}
 	p.cmd.Env = append(append(os.Environ(), "ELECTION_ID="+id), environ...)
 	log, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer log.Close()
 	p.cmd.Stderr = log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, p.cmd.Start())
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
@@ -151,9 +143,7 @@ func start(t *testing.T, binary, file, id string, environ ...string) *process {
 func (p *process) output(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return string(text)
 }
 
@@ -182,27 +172,21 @@ func leader(t *testing.T, all []*process, term uint64) (leader *process) {
 func configWith(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("election.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	line := regexp.MustCompile(`(?m)^backend: \w+`)
 	if n := len(line.FindAll(text, -1)); n != 1 {
 		t.Fatalf("election.yaml has %d lines that choose a store", n)
 	}
 	changed := line.ReplaceAll(text, []byte("backend: "+name))
 	file := filepath.Join(t.TempDir(), "election.yaml")
-	if err := os.WriteFile(file, changed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, os.WriteFile(file, changed, 0o600))
 	return file
 }
 
 // One word is enough because every store already has a section.
 func TestTheConfigurationHasASectionForEveryStore(t *testing.T) {
 	text, err := os.ReadFile("election.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	choice := regexp.MustCompile(`(?m)^backend: .*`).FindString(string(text))
 	for _, name := range backend.Names() {
 		if !strings.Contains(choice, name) {

@@ -32,13 +32,9 @@ type member struct {
 func startNode(t *testing.T, db *sql.DB, environ ...string) *member {
 	t.Helper()
 	c, err := config.Parse("", nil, config.Options{Environ: environ})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	web, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	m := &member{node{c, db, web, "@every 1s"}, t, stop, make(chan error, 1)}
 	go func() { m.done <- m.run(ctx) }()
@@ -69,9 +65,7 @@ func (m *member) leads() {
 // lastRun returns the number of the last run so far.
 func lastRun(t *testing.T, db *sql.DB) (n int64) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM job_run").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM job_run").Scan(&n))
 	return n
 }
 
@@ -102,9 +96,7 @@ func TestTheNextLeaderContinuesTheJob(t *testing.T) {
 		t.Parallel()
 		d := testbed.Shared(t, k).Database(t)
 		d.Exec(t, jobTable)
-		if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""))
 		db := testbed.OpenDB(t, d.User)
 		members := map[string]*member{}
 		start := func(id string) {
