@@ -25,6 +25,7 @@ import (
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionguard"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A role describes what a child process does. It is passed in the environment.
@@ -314,17 +315,11 @@ func start(t testing.TB, r role, all chan<- line) *child {
 	c.cmd.Env = append(os.Environ(), "ELECTION_BENCH_ROLE="+string(text))
 	c.cmd.Stderr = os.Stderr
 	stdin, err := c.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	c.stdin = stdin
 	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	testbed.NoError(t, c.cmd.Start())
 	go func() {
 		s := bufio.NewScanner(stdout)
 		for s.Scan() {

@@ -63,9 +63,7 @@ func TestTable(t *testing.T) {
 func fresh(t *testing.T, s *testbed.Server) string {
 	d := s.Database(t)
 	db := testbed.OpenDB(t, d.Admin)
-	if err := mysql.CreateTables(t.Context(), db, "", ""); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, mysql.CreateTables(t.Context(), db, "", ""))
 	d.Exec(t, `CREATE TABLE seed_election (service_id VARCHAR(50) NOT NULL PRIMARY KEY, leader_id VARCHAR(50) NOT NULL, update_time DATETIME(6) NOT NULL)`)
 	return d.User.FormatDSN()
 }
