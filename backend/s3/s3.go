@@ -109,7 +109,7 @@ func connect(o Options) (*object, error) {
 		return nil, fmt.Errorf("the SDK's configuration: %w", err)
 	}
 	// It has the authorities of AWS_CA_BUNDLE. By HTTP/1 each call has a connection of its own.
-	transport := transport{settings.HTTPClient.(*awshttp.BuildableClient).GetTransport()}
+	transport := client.Patient{Transport: settings.HTTPClient.(*awshttp.BuildableClient).GetTransport()}
 	transport.TLSHandshakeTimeout, transport.IdleConnTimeout = 2*time.Second, 30*time.Second
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
@@ -152,12 +152,6 @@ func connect(o Options) (*object, error) {
 		s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
 	return &object{api: api, url: at, Options: o, credentials: credentials}, nil
-}
-
-type transport struct{ *http.Transport }
-
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return client.RoundTrip(t.Transport, r, false, t.CloseIdleConnections)
 }
 
 // load returns the SDK's configuration. A request is never repeated by the SDK: the manager and package

@@ -58,6 +58,13 @@ func RoundTrip(next http.RoundTripper, r *http.Request, waits bool, drop func())
 	return nil, r.Context().Err()
 }
 
+// A Patient sends requests, none of which waits for a change, as [RoundTrip] does.
+type Patient struct{ *http.Transport }
+
+func (p Patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	return RoundTrip(p.Transport, r, false, p.CloseIdleConnections)
+}
+
 // A Dial dials an address of a network.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
