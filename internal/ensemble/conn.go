@@ -151,7 +151,7 @@ func (c *conn) readHeader() error {
 	if err != nil {
 		return err
 	}
-	c.left = 4 + int(binary.BigEndian.Uint32(head))
+	c.left = 4 + int(min(binary.BigEndian.Uint32(head), maxReply)) // the library refuses more
 	xid, zxid := int32(binary.BigEndian.Uint32(head[4:])), int64(binary.BigEndian.Uint64(head[8:]))
 	if xid >= 0 && zxid > 0 {
 		c.zxid.Store(zxid)
@@ -162,8 +162,8 @@ func (c *conn) readHeader() error {
 // ping is what the library sends three times in the length of a session.
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
-// Write sends a request, unless that was done. A failure is told by the next Read alone: after a failed write the library may wait
-// for ever, as it answers one request twice (conn.go, sendData and flushRequests).
+// Write sends a request, unless that was done. A failure is told by the next Read alone: after a failed write
+// the library may wait for ever, as it answers one request twice (conn.go, sendData and flushRequests).
 func (c *conn) Write(frame []byte) (int, error) {
 	if c.requested || c.s.Quiet && bytes.Equal(frame, ping) {
 		c.requested = false
