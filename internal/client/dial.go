@@ -192,7 +192,8 @@ func (c *heard) Close() error {
 	return c.TCPConn.Close()
 }
 
-// CloseSilent closes, when answers would be too late, connections on which nothing was read since a call began.
+// CloseSilent closes, when answers would be too late, the connections on which nothing was read since a call
+// began.
 func (d *Dialer) CloseSilent(began time.Time) {
 	time.AfterFunc(lateness, func() {
 		for key := range d.open.Range {

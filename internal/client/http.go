@@ -68,8 +68,9 @@ func (p Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 // A Dial dials an address of a network.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// AskFirst returns dial with connections that deliver nothing before something was sent on them. Consul answers
-// a connection for which it has no place at once, and net/http prints to stderr what comes before a request.
+// AskFirst returns dial with connections that deliver nothing before something was sent on them. Consul
+// answers at once a connection for which it has no place, and net/http prints to stderr what comes before a
+// request.
 func AskFirst(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)

@@ -38,8 +38,9 @@ type conn struct {
 
 // newConn returns a connection for the session of the one before. The caller holds s.mu.
 func (s *Session) newConn(raw net.Conn, address string) *conn {
-	c := &conn{Conn: raw, s: s, address: address, reader: bufio.NewReaderSize(raw, 16<<10), opened: time.Now()}
-	c.from = c.opened
+	now := time.Now()
+	c := &conn{Conn: raw, s: s, address: address, opened: now, from: now}
+	c.reader = bufio.NewReaderSize(raw, 16<<10)
 	if s.conn != nil {
 		c.zxid.Store(s.conn.zxid.Load())
 	}
@@ -98,8 +99,8 @@ func (c *conn) refusal(err error) error {
 	if c.s.access.TLS == nil {
 		expects = "expects TLS, "
 	}
-	return fmt.Errorf("%s grants no session: it has no majority, %sor allows this address no more connections"+
-		" (maxClientCnxns): %w", c.RemoteAddr(), expects, err)
+	return fmt.Errorf("%s grants no session: it has no majority, %sor allows this address"+
+		" no more connections (maxClientCnxns): %w", c.RemoteAddr(), expects, err)
 }
 
 // Read lets the library read what the server sends.
@@ -144,8 +145,8 @@ func (c *conn) readGrant() error {
 	return err
 }
 
-// readHeader reads ahead how long the next message is, and what the session has seen with it: like the library,
-// which keeps that to itself, it counts answers to requests.
+// readHeader reads ahead how long the next message is, and what the session has seen with it: like the
+// library, which keeps that to itself, it counts answers to requests.
 func (c *conn) readHeader() error {
 	head, err := c.reader.Peek(16)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type succession struct {
 	of    *conn
 	turn  int
-	began time.Time     // nothing was received on of since; zero: no matter what, and each server is asked once
+	began time.Time     // nothing was received since; zero: no matter what, and each server is asked once
 	over  chan struct{} // closed when there is a successor, or none is needed
 	slow  bool          // calls no longer wait for it
 }
@@ -50,7 +50,7 @@ func (c *conn) silentSince(began time.Time) bool {
 	return c.opened.Add(time.Duration(c.lastRead.Load())).Before(began)
 }
 
-// Replace has the connection succeeded by another one, and reports whether that could be had before ctx ended.
+// Replace has the connection succeeded by another one, and reports whether that is there before ctx ends.
 func (s *Session) Replace(ctx context.Context) bool {
 	s.mu.Lock()
 	was := s.conn
@@ -115,9 +115,11 @@ func (s *Session) openNext(address string, grant []byte) (*conn, error) {
 	return next, nil
 }
 
-// settle hands a successor to the library, whose connection it closes for that. It reports whether the succession
-// is over, and otherwise what is closed when something changes.
-func (s *Session) settle(q *succession, next *conn, err error, round bool) (changed chan struct{}, over bool) {
+// settle hands a successor to the library, whose connection it closes for that. It reports whether the
+// succession is over, and otherwise what is closed when something changes. round: all servers were asked.
+func (s *Session) settle(
+	q *succession, next *conn, err error, round bool,
+) (changed chan struct{}, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
