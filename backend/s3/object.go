@@ -55,7 +55,8 @@ func (o *object) Get(ctx context.Context) (value []byte, version string, err err
 		return nil, "", fmt.Errorf("%w: object %q has more than %d bytes: it is none of ours",
 			backend.ErrDenied, o.key, limits.MaxBytes)
 	}
-	return value, aws.ToString(got.ETag), tagged(got.ETag)
+	version, err = tag(got.ETag)
+	return value, version, err
 }
 
 func (o *object) Swap(ctx context.Context, version string, value []byte) (now string, err error) {
@@ -76,20 +77,22 @@ func (o *object) Swap(ctx context.Context, version string, value []byte) (now st
 	got, err := o.api.PutObject(ctx, put)
 	switch code(err) {
 	case "":
-	case "PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey":
+	case "PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey",
+		"IfMatchFailed", "IfNoneMatchFailed": // of Oracle
 		return "", register.ErrChanged
 	default:
 		return "", o.fail("write", err)
 	}
-	return aws.ToString(got.ETag), tagged(got.ETag)
+	return tag(got.ETag)
 }
 
-// tagged returns an error if a store does not say which version there is.
-func tagged(etag *string) error {
-	if strings.Trim(aws.ToString(etag), `"*`) == "" {
-		return fmt.Errorf("%w: the store says no ETag", backend.ErrDenied)
+// tag returns which version there is. Proxies that compress mark it as weak, which is never a match.
+func tag(etag *string) (string, error) {
+	version := strings.TrimPrefix(aws.ToString(etag), "W/")
+	if strings.Trim(version, `"*`) == "" {
+		return "", fmt.Errorf("%w: the store says no ETag", backend.ErrDenied)
 	}
-	return nil
+	return version, nil
 }
 
 // code returns the code of an error that the store has answered: "" for none, "?" for one without a code.

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -10,11 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
@@ -137,5 +140,93 @@ func TestARefusalReadsTheCredentialsAgain(t *testing.T) {
 		if err := read(); err != nil {
 			t.Errorf("the file has the new key after status %d: %v", of, err)
 		}
+	}
+}
+
+// Who gives out credentials hangs: those that it gave out serve until the store refuses them.
+func TestALeaderLeadsOnWhileItsCredentialsAreNotRenewed(t *testing.T) {
+	var asked atomic.Int32
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > 1 {
+			<-r.Context().Done()
+		}
+		fmt.Fprintf(w, `{"AccessKeyId":"a","SecretAccessKey":"b","Expiration":%q}`, time.Now().Add(6*time.Minute+3*time.Second).UTC().Format(time.RFC3339))
+	}))
+	defer source.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", source.URL)
+	store := httptest.NewServer(newMemory())
+	defer store.Close()
+	l, err := drivertest.Join(t, "a", 10*time.Second, open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true})).Campaign(t.Context())
+	testbed.NoError(t, err)
+	drivertest.KeepsLeading(t, l, 17*time.Second)
+	if asked.Load() < 2 {
+		t.Error("nobody has asked for new credentials")
+	}
+}
+
+// A memory is a store whose clock is an hour ahead. It says of conditions what Oracle's says, and a proxy marks its ETags.
+type memory struct {
+	mu   sync.Mutex
+	keys map[string]string
+	n    map[string]int
+}
+
+func newMemory() *memory { return &memory{keys: map[string]string{}, n: map[string]int{}} }
+
+func (m *memory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	text, _ := io.ReadAll(r.Body)
+	key, now := r.URL.Path, time.Now().Add(time.Hour).UTC()
+	tag := fmt.Sprintf(`"%d"`, m.n[key])
+	fail := func(status int, code string) {
+		w.WriteHeader(status)
+		io.WriteString(w, "<Error><Code>"+code+"</Code><Message>No.</Message></Error>")
+	}
+	w.Header().Set("Date", now.Format(http.TimeFormat))
+	if at, _ := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date")); now.Sub(at).Abs() > 15*time.Minute {
+		fail(http.StatusForbidden, "RequestTimeTooSkewed")
+	} else if r.Method == http.MethodGet && m.n[key] == 0 {
+		fail(http.StatusNotFound, "NoSuchKey")
+	} else if r.Method == http.MethodGet {
+		w.Header().Set("ETag", "W/"+tag)
+		io.WriteString(w, m.keys[key])
+	} else if match := r.Header.Get("If-Match"); match != "" && match != tag || match == "" && m.n[key] > 0 {
+		fail(http.StatusPreconditionFailed, "IfMatchFailed")
+	} else {
+		m.keys[key], m.n[key] = string(text), m.n[key]+1
+		w.Header().Set("ETag", fmt.Sprintf(`W/"%d"`, m.n[key]))
+	}
+}
+
+// The first answer tells the store's time, and all others depend on it: a process that was denied all would end.
+func TestAStoreWithAnotherClockAndOtherWordsServes(t *testing.T) {
+	t.Parallel()
+	store := httptest.NewServer(newMemory())
+	defer store.Close()
+	if err := open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true}).Prepare(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// So are the authorities that the environment names, as those of CAFile.
+func TestTheBundleOfTheEnvironmentIsReadAgain(t *testing.T) {
+	store := httptest.NewTLSServer(newMemory())
+	defer store.Close()
+	strange, err := os.ReadFile(testbed.StartS3(t, testbed.Options{TLS: true}).CAFile())
+	testbed.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	t.Setenv("AWS_CA_BUNDLE", file)
+	testbed.NoError(t, os.WriteFile(file, strange, 0o600))
+	b := open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true})
+	if err := b.Prepare(t.Context()); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("with another authority: %v", err)
+	}
+	right := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: store.Certificate().Raw})
+	testbed.NoError(t, os.WriteFile(file, right, 0o600))
+	if err := b.Prepare(t.Context()); err != nil {
+		t.Errorf("the file has the right one: %v", err)
 	}
 }

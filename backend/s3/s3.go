@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/endpointcreds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
 
@@ -51,7 +54,7 @@ type Options struct {
 	PathStyle bool `yaml:"path_style" json:"path_style"`
 
 	// CAFile is a PEM file with the authorities to trust instead of the system's. It is read again at each
-	// connection that does not lead through a proxy.
+	// connection that does not lead through a proxy. Default: AWS_CA_BUNDLE.
 	CAFile string `yaml:"ca_file" json:"ca_file"`
 
 	// Encryption asks the store to encrypt the object: "AES256" or "aws:kms", with the key KMSKey.
@@ -108,12 +111,12 @@ func connect(o Options) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the SDK's configuration: %w", err)
 	}
-	// It has the authorities of AWS_CA_BUNDLE. By HTTP/1 each call has a connection of its own.
+	// It has the authorities of ca_bundle. By HTTP/1 each call has a connection of its own.
 	transport := client.Patient{Transport: settings.HTTPClient.(*awshttp.BuildableClient).GetTransport()}
 	transport.TLSHandshakeTimeout, transport.IdleConnTimeout = 2*time.Second, 30*time.Second
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
-	if o.CAFile != "" {
+	if o.CAFile = cmp.Or(o.CAFile, os.Getenv("AWS_CA_BUNDLE")); o.CAFile != "" {
 		if transport.TLSClientConfig, err = client.TLS(o.CAFile, "", ""); err != nil {
 			return nil, err
 		}
@@ -133,14 +136,8 @@ func connect(o Options) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
-	retrieve := func(ctx context.Context) (aws.Credentials, error) {
-		now, err := load(ctx) // the SDK reads files once
-		if err != nil {
-			return aws.Credentials{}, err
-		}
-		return now.Credentials.Retrieve(ctx)
-	}
-	credentials := aws.NewCredentialsCache(aws.CredentialsProviderFunc(retrieve))
+	early := func(c *aws.CredentialsCacheOptions) { c.ExpiryWindow = time.Minute }
+	credentials := aws.NewCredentialsCache(found{}, early)
 	settings.Credentials = credentials
 	api := s3.NewFromConfig(settings, func(s *s3.Options) {
 		s.Region, s.BaseEndpoint, s.UsePathStyle = o.Region, nil, o.PathStyle // not those of the environment
@@ -154,10 +151,33 @@ func connect(o Options) (*object, error) {
 	return &object{api: api, url: at, Options: o, credentials: credentials}, nil
 }
 
-// load returns the SDK's configuration. A request is never repeated by the SDK: the manager and package
-// register know when that is right.
+// load returns the SDK's configuration. The SDK repeats what was refused for this host's time of day, since it
+// knows the store's then. For all else the manager and package register know when that is right.
 func load(ctx context.Context) (aws.Config, error) {
-	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(awshttp.NewBuildableClient()),
-		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+	quick := awshttp.NewBuildableClient().WithTimeout(3 * time.Second) // all calls wait for credentials
+	again := retry.AddWithMaxAttempts(retry.AddWithMaxBackoffDelay(aws.NopRetryer{}, time.Millisecond), 2)
+	again = retry.AddWithErrorCodes(again, "RequestTimeTooSkewed")
+	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(quick),
+		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = quick }),
+		config.WithRetryer(func() aws.Retryer { return again }),
 		config.WithLogger(logging.Nop{})) // or else it writes to stderr
+}
+
+// found are the credentials that the SDK finds now. It reads files once.
+type found struct{}
+
+func (found) Retrieve(ctx context.Context) (aws.Credentials, error) {
+	now, err := load(ctx)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	return now.Credentials.Retrieve(ctx)
+}
+
+// HandleFailToRefresh keeps the last ones until the store refuses them: their source may be away.
+func (found) HandleFailToRefresh(_ context.Context, c aws.Credentials, err error) (aws.Credentials, error) {
+	if c.HasKeys() {
+		c.Expires, err = time.Now().Add(2*time.Minute), nil // less the ExpiryWindow
+	}
+	return c, err
 }
