@@ -77,8 +77,7 @@ func ElectionList(priority int, names iter.Seq[string]) string {
 	return text.String()
 }
 
-// Campaigns yields the names in the list of [Member].Elections, and at the end an empty
-// name if there are more.
+// Campaigns yields the names in the list of [Member].Elections, and at last "" if there are more.
 func (m Member) Campaigns() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(m.Elections) {

@@ -23,8 +23,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 }
 
 // rehearse makes each kind of request of a member, with a Lease of this name, and those that write as dry
-// runs: the API server checks rights and runs admission, and stores nothing. Rights come before the Lease is
-// looked for.
+// runs: the API server checks rights and runs admission, and stores nothing. Rights come before the Lease.
 func (b *Backend) rehearse(ctx context.Context, name string) error {
 	dry := []string{meta.DryRunAll}
 	l := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name}}

@@ -128,8 +128,7 @@ func (b *Backend) stopWatch() {
 	}
 }
 
-// hear makes the request of the watch, and notes what it tells, until it ends. Then a listener begins
-// another.
+// hear makes the request of the watch, and notes what it tells, until it ends. A listener begins the next.
 func (b *Backend) hear(ctx context.Context, w *watch) {
 	stream, err := b.client.Watch(ctx, meta.ListOptions{
 		LabelSelector: notMembers, ResourceVersion: strconv.FormatUint(w.version, 10),

@@ -16,8 +16,7 @@ import (
 	"github.com/go-election/go-election/backend/page"
 )
 
-// Announce implements [backend.Backend] by one request. The first also deletes the records of those that are
-// gone.
+// Announce implements [backend.Backend] by one request. The first also deletes records of who is gone.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err

@@ -60,8 +60,7 @@ func (at *place) prepare() error {
 		return nil
 	}
 
-	// With HTTP/2 all requests share a connection, and all are lost with it until it is found to hang, which
-	// takes longer than a TTL.
+	// With HTTP/2 all requests share a connection, and if it hangs, all are lost for longer than a TTL.
 	c.NextProtos = []string{"http/1.1"}
 	if c.Proxy == nil {
 		if c.Dial == nil {

@@ -54,8 +54,7 @@ func New(d Driver) *Backend {
 	return b
 }
 
-// Format prints only the name of the type, whatever the verb, also for the types that embed this one: fields
-// may be secret.
+// Format prints only the name of the type, also of those that embed this one: fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, b.limits.Name+".Backend") }
 
 // Guarantees implements [backend.Backend].

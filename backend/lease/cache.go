@@ -8,8 +8,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A cache has items as they were last read, or as Listen has told of them since: "What is remembered" in
-// doc.go.
+// A cache has items as they were last read, or told by Listen since: "What is remembered" in doc.go.
 type cache struct {
 	source
 	items map[Key]Item // records of elections that others hold or nobody holds, and sessions
@@ -28,8 +27,7 @@ type cache struct {
 	untold uint64
 }
 
-// maxTold is how many sessions that no record names are kept, more or less: those of candidates, who may
-// lead next.
+// maxTold is how many sessions that no record names are kept, more or less: they may lead next.
 const maxTold = 500
 
 // clear forgets everything.
@@ -84,8 +82,7 @@ func (c *cache) addRead(v *view, now time.Time) {
 	}
 }
 
-// add keeps an item, unless a newer one is known. One without an Order was read later: addRead has seen to
-// that.
+// add keeps an item, unless a newer one is known. One without an Order was read later, thanks to addRead.
 func (c *cache) add(it Item) {
 	if old, ok := c.items[it.Key]; ok && it.Version != "" && 0 < it.Order && it.Order < old.Order {
 		return
@@ -94,8 +91,7 @@ func (c *cache) add(it Item) {
 	c.items[it.Key] = it
 }
 
-// dropSessions removes sessions that no record in the cache names. Those are of processes that may lead next,
-// or that have ended.
+// dropSessions removes sessions that no record in the cache names: of processes that may lead next, or ended.
 func (c *cache) dropSessions() {
 	named := make(map[Key]bool)
 	for _, it := range c.items {

@@ -20,8 +20,7 @@ type Driver interface {
 	// answer is older than an earlier one of this Driver in the same epoch, unless WentBack grows.
 	//
 	// If the key of Metas is among keys, View.Records is set, too. Items may be read one after the other:
-	// then the meta item and the count come last, and if another epoch answers in between, the error is
-	// ErrEpoch.
+	// then the meta item and the count come last, and another epoch in between is ErrEpoch.
 	Read(ctx context.Context, keys []Key) (View, error)
 
 	// Write applies each change by itself, as a whole or not at all. No item that one change puts is in
@@ -141,16 +140,14 @@ type Value interface {
 type Item struct {
 	Key
 
-	// Version is opaque. No two writes of a key have the same. It is "" if nothing is there, whatever was
-	// there before.
+	// Version is opaque. No two writes of a key have the same. It is "" if nothing is there now.
 	Version string
 
 	// Created is opaque. It differs whenever the item was deleted and made again. It may be "" if a late
 	// request cannot make the item again.
 	Created string
 
-	// Order grows with each write in the store. It is 0 if unknown, as in a store whose Listener tells no
-	// items.
+	// Order grows with each write in the store. It is 0 if unknown, as where a Listener tells no items.
 	Order uint64
 
 	// Value is nil if nothing is there, or nothing that this package can read.
@@ -230,8 +227,7 @@ type Result struct {
 	Outcome backend.Outcome
 	Err     error
 
-	// Items has one for each put of a change that was granted, without its Value; for a deletion without
-	// Version.
+	// Items has one for each put of a change that was granted, without Value; if deleted without Version.
 	Items []Item
 }
 

@@ -32,8 +32,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	return b.fail("announce", err)
 }
 
-// goneAfter is how long a process has not written its session, by its own clock, if it is taken for
-// gone.
+// goneAfter is how long a process that is taken for gone has not written its session, by its own clock.
 const goneAfter = time.Hour
 
 // cleanUp deletes sessions of processes that are gone. One that was only cut off makes its session
@@ -79,8 +78,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 	return errBusy
 }
 
-// due reports whether the session must be written again to show that the member is there, by a renewal or by
-// itself.
+// due reports whether the session must be written again, by a renewal or by itself: the member is there.
 func (b *Backend) due(s *session, ttl time.Duration) bool {
 	age := b.limits.Now().Sub(s.at)
 	return (age < 0 || age >= ttl/2) && (b.keeper == nil || !b.keeper.Kept())

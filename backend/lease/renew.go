@@ -125,8 +125,7 @@ func (r *renewing) answerHeartbeat(part, stale []int) {
 	}
 }
 
-// othersHeld returns the elections besides names that this process may hold under a session. They keep their
-// heartbeats.
+// othersHeld returns the elections besides names that this process may hold under a session, with heartbeats.
 func (b *Backend) othersHeld(names []string, s *session) (others []string) {
 	renewed := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -212,8 +211,7 @@ func (r *renewing) stillOurs(i int, st *state) (g grant, ours bool) {
 	return g, st.Request.Kind != backend.Depose
 }
 
-// inSession reports whether heartbeats of the present session renew the lease, and its record need not be
-// written.
+// inSession reports whether heartbeats of the present session renew the lease without its record.
 func (r *renewing) inSession(st *state) bool {
 	s := r.b.currentSession()
 	return s != nil && st.record.Session == s.value.Generation && !r.mark

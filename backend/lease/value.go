@@ -42,8 +42,7 @@ type Record struct {
 	MovedFrom string   `json:"moved_from,omitempty"` // the election has moved from there, where it is sealed
 }
 
-// Lease returns what a record says of an election. Whether it may be believed, and for how long, is not in
-// it.
+// Lease returns what a record says of an election, and not whether it may be believed, and for how long.
 func (r *Record) Lease(election string) backend.Lease {
 	l := backend.Lease{
 		Election: election, Term: r.Term, Request: r.Request.of(election, r.Term),
@@ -130,8 +129,7 @@ func Encode(v any) string {
 	return string(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
 }
 
-// Decode returns the value of an item of a kind, which may come from any writer; nil if it is
-// invalid.
+// Decode returns the value of an item of a kind, from any writer; nil if it is invalid.
 func Decode(kind Kind, text []byte) Value {
 	if len(text) > MaxValue {
 		return nil

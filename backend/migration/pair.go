@@ -26,8 +26,7 @@ type half struct {
 // known reports whether the lease has been read.
 func (h *half) known() bool { return h.Election != "" }
 
-// update stores a lease that was received at now, when so many readings had begun, and reports whether it
-// has changed.
+// update stores a lease received at now, when so many readings had begun, and reports whether it has changed.
 func (h *half) update(l backend.Lease, now time.Time, begun uint64) bool {
 	was := h.Lease
 	h.told = begun

@@ -57,8 +57,7 @@ func (d *driver) Listen(ctx context.Context, position uint64, _ []lease.Item, on
 	}
 }
 
-// listen subscribes, unless it has. It returns the first notice after a position, if there is one, and what
-// is closed by the next.
+// listen subscribes, unless it has. It returns the first notice after a position, and what the next closes.
 func (d *driver) listen(after uint64) (l *listener, next notice, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
