@@ -142,3 +142,37 @@ func TestAnotherKindOfServerIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A successor is for the client whose connection it succeeds: one that has ended would end the session with it. And no
+// reading is older than the one before it: what another server has was known before the last answers came.
+func TestASuccessorIsTakenByItsClientAlone(t *testing.T) {
+	for what, change := range map[string]func(s *Session, next *conn) (turn int, taken bool){
+		"the client":                    func(*Session, *conn) (int, bool) { return 7, true },
+		"another client, which ends":    func(*Session, *conn) (int, bool) { return 6, false },
+		"after answers of another one":  func(s *Session, _ *conn) (int, bool) { s.conn.zxid.Add(1); return 7, false },
+		"after answers of the same one": func(s *Session, c *conn) (int, bool) { s.conn.zxid.Add(1); c.address = ""; return 7, true },
+	} {
+		of, _ := newPieces(1)
+		s := of.s
+		s.conn, s.turn = of, 7
+		s.next = s.newConn(&pieceConn{}, "another")
+		turn, want := change(s, s.next)
+		got, err := s.takeNext(turn)
+		if (got != nil) != want || (err != nil) != (turn != s.turn) || turn != s.turn && s.next == nil {
+			t.Errorf("%s: %v, %v; is it still there? %v", what, got, err, s.next != nil)
+		}
+	}
+}
+
+// A server that grants nothing is why there is no connection, while one is needed.
+func TestAServerThatIsNotNeededIsNoReason(t *testing.T) {
+	of, _ := newPieces(1)
+	s := of.s
+	s.connected = true
+	for _, round := range []bool{false, true} {
+		s.settle(&succession{of: of}, nil, net.ErrClosed, round)
+	}
+	if s.why != nil {
+		t.Errorf("calls on the connection that is kept would fail with: %v", s.why)
+	}
+}

@@ -130,9 +130,8 @@ func (s *Session) settle(
 		q.of.Close()
 		s.disconnected()
 	case s.idle(q.turn) || !s.connected:
-	case q.began.IsZero() && round:
-	case !q.began.IsZero() && !q.of.silentSince(q.began):
-		s.why = nil
+	case q.began.IsZero() && round, !q.began.IsZero() && !q.of.silentSince(q.began):
+		s.why = nil // the present connection is good enough
 	default:
 		s.why = err
 		return s.changed, false
@@ -142,7 +141,8 @@ func (s *Session) settle(
 	return nil, true
 }
 
-// takeNext returns the successor, if there is one. The error says that no connection is needed.
+// takeNext returns the successor for the client of a turn, if there is one. The error says that it needs no
+// connection.
 func (s *Session) takeNext(turn int) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,11 +152,14 @@ func (s *Session) takeNext(turn int) (net.Conn, error) {
 		<-over
 		s.mu.Lock()
 	}
-	switch next := s.next; {
-	case next != nil:
-		s.next, s.conn, next.from = nil, next, time.Now()
-		return next, nil
-	case s.idle(turn):
+	if next := s.next; next != nil && s.turn == turn {
+		if next.address == s.conn.address || next.zxid.Load() >= s.conn.zxid.Load() {
+			s.next, s.conn, next.from = nil, next, time.Now()
+			return next, nil
+		}
+		s.dropNext() // its server may lack what was seen since it was asked
+	}
+	if s.idle(turn) {
 		s.wake() // a call that has waited for so long asks again
 		return nil, errIdle
 	}
