@@ -2,20 +2,14 @@ package beside
 
 import (
 	"context"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. It renews the leases, then the locks. The lesser time of the two
-// counts. If the leases take long, the locks are read meanwhile: both may have a connection that is dead.
+// Renew implements [backend.Backend]. It renews the leases, then the locks. The lesser time counts.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.Enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
-	}
-	if by, ok := ctx.Deadline(); ok {
-		names := elections(held, func(h *backend.Held) string { return h.Election })
-		defer time.AfterFunc(time.Until(by)/2, func() { b.lock.Read(ctx, names) }).Stop()
 	}
 	answers, err := b.inner.Renew(ctx, held)
 	return answers, backend.Join(err, b.keep(ctx, answers))

@@ -2,6 +2,7 @@ package curator
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -98,6 +99,14 @@ func Open(o Options) (*Backend, error) {
 	// Only the second write after a renewal proves that the ensemble's leader has heard of it, and renewals
 	// come at least three times in a TTL: two thirds of a TTL are on top of it.
 	return &Backend{beside.New(Name, inner, k, k.session.Length*3/5), k}, nil
+}
+
+// Renew implements [backend.Backend]. If it takes long, the lock's connection may be dead, too: it is tried.
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	if by, ok := ctx.Deadline(); ok {
+		defer time.AfterFunc(time.Until(by)/2, func() { b.lock.life.sync(ctx) }).Stop()
+	}
+	return b.Backend.Renew(ctx, held)
 }
 
 // Location implements [backend.Located].

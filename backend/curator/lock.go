@@ -29,8 +29,6 @@ type lock struct {
 	claims map[string]*claim // by election
 }
 
-var _ beside.Lock = (*lock)(nil)
-
 // Close implements [beside.Lock]. Places in queues go with the session. If there may be locks, it expires.
 func (k *lock) Close() error {
 	held := k.session.Late()
