@@ -54,7 +54,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		select {
 		case r := <-results:
 			if r.conn != nil || !again {
-				return d.listen(r.conn), r.err
+				return d.hear(r.conn), r.err
 			}
 		case <-ctx.Done():
 			d.left.Store(key, results) // for the next call; of two that were left, the first is for nobody
@@ -166,8 +166,8 @@ type heard struct {
 	last   atomic.Int64 // when something was read last, as an offset from opened
 }
 
-// listen notes from now on when the host of a connection answers.
-func (d *Dialer) listen(conn net.Conn) net.Conn {
+// hear notes from now on when the host of a connection answers.
+func (d *Dialer) hear(conn net.Conn) net.Conn {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return conn

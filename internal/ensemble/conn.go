@@ -25,13 +25,13 @@ type conn struct {
 	address  string
 	reader   *bufio.Reader
 	opened   time.Time    // before anything was sent
-	from     time.Time    // the connection before has ended
+	from     time.Time    // when the connection before had ended
 	lastRead atomic.Int64 // as an offset from opened
 
 	answered  bool          // the server's first message has come
-	grant     []byte        // what that says of the session, as the next request for it must
+	grant     []byte        // its timeout, id and password: the next request for the session has the same
 	length    time.Duration // of the session that it grants
-	requested bool          // a successor: what the library is about to write was sent
+	requested bool          // of a successor: the request that the library writes first was sent already
 	left      int           // bytes that the library has yet to read of the present message
 	zxid      atomic.Int64  // the last one that the session has seen
 }

@@ -152,9 +152,9 @@ func TestASuccessorIsTakenByItsClientAlone(t *testing.T) {
 		"after answers of another one":  func(s *Session, _ *conn) (int, bool) { s.conn.zxid.Add(1); return 7, false },
 		"after answers of the same one": func(s *Session, c *conn) (int, bool) { s.conn.zxid.Add(1); c.address = ""; return 7, true },
 	} {
-		of, _ := newPieces(1)
-		s := of.s
-		s.conn, s.turn = of, 7
+		old, _ := newPieces(1)
+		s := old.s
+		s.conn, s.turn = old, 7
 		s.next = s.newConn(&pieceConn{}, "another")
 		turn, want := change(s, s.next)
 		got, err := s.takeNext(turn)
@@ -166,11 +166,11 @@ func TestASuccessorIsTakenByItsClientAlone(t *testing.T) {
 
 // A server that grants nothing is why there is no connection, while one is needed.
 func TestAServerThatIsNotNeededIsNoReason(t *testing.T) {
-	of, _ := newPieces(1)
-	s := of.s
+	old, _ := newPieces(1)
+	s := old.s
 	s.connected = true
 	for _, round := range []bool{false, true} {
-		s.settle(&succession{of: of}, nil, net.ErrClosed, round)
+		s.settle(&succession{old: old}, nil, net.ErrClosed, round)
 	}
 	if s.why != nil {
 		t.Errorf("calls on the connection that is kept would fail with: %v", s.why)

@@ -13,9 +13,9 @@ import (
 // one is closed when its successor has the session, and not before: a server that is merely slow, and has no
 // place for another connection (maxClientCnxns), would give away the place of the one that is closed.
 type succession struct {
-	of    *conn
-	turn  int
-	began time.Time     // nothing was received since; zero: no matter what, and each server is asked once
+	old   *conn
+	turn  int           // of the session, when it began
+	since time.Time     // old was silent since; zero: it may answer, and each server is asked once
 	over  chan struct{} // closed when there is a successor, or none is needed
 	slow  bool          // calls no longer wait for it
 }
@@ -24,8 +24,8 @@ type succession struct {
 const soon = 250 * time.Millisecond
 
 // succeed begins to look for a successor of the present connection. The caller holds s.mu.
-func (s *Session) succeed(began time.Time) {
-	q := &succession{of: s.conn, turn: s.turn, began: began, over: make(chan struct{})}
+func (s *Session) succeed(since time.Time) {
+	q := &succession{old: s.conn, turn: s.turn, since: since, over: make(chan struct{})}
 	s.succession = q
 	go s.askServers(q)
 	time.AfterFunc(soon, func() {
@@ -76,9 +76,9 @@ func (s *Session) Replace(ctx context.Context) bool {
 func (s *Session) askServers(q *succession) {
 	defer close(q.over)
 	servers := s.access.Servers
-	at := slices.Index(servers, q.of.address)
+	at := slices.Index(servers, q.old.address)
 	for try := 1; ; try++ {
-		next, err := s.openNext(servers[(at+try)%len(servers)], q.of.grant)
+		next, err := s.openNext(servers[(at+try)%len(servers)], q.old.grant)
 		round := try%len(servers) == 0
 		changed, over := s.settle(q, next, err, round)
 		if over {
@@ -127,10 +127,10 @@ func (s *Session) settle(
 		next.Close()
 	case next != nil:
 		s.next = next
-		q.of.Close()
+		q.old.Close()
 		s.disconnected()
 	case s.idle(q.turn) || !s.connected:
-	case q.began.IsZero() && round, !q.began.IsZero() && !q.of.silentSince(q.began):
+	case q.since.IsZero() && round, !q.since.IsZero() && !q.old.silentSince(q.since):
 		s.why = nil // the present connection is good enough
 	default:
 		s.why = err
@@ -146,7 +146,7 @@ func (s *Session) settle(
 func (s *Session) takeNext(turn int) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.succession != nil { // the connection has ended first
+	for s.succession != nil { // the old connection has ended before that
 		over := s.succession.over
 		s.mu.Unlock()
 		<-over
