@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/internal/client"
 )
 
 var (
@@ -69,9 +70,9 @@ func (d *driver) classify(err error) (hint string, class error) {
 		hint = "; raise txn_max_req_len and kv_max_value_size of the agents"
 	case has(tooManyConns):
 		return "; raise http_max_conns_per_client of the agent", backend.ErrUnavailable
-	case code == 401, code == 403, errors.Is(err, fs.ErrPermission),
+	case code == 401, code == 403, errors.Is(err, fs.ErrPermission), client.RefusesTLS(text),
 		has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401",
-			"invalid header field", "No path to datacenter", "Enterprise feature", "x509: ", "tls: ",
+			"invalid header field", "No path to datacenter", "Enterprise feature",
 			"HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
 	case code >= 300 && code < 500 && !slices.Contains([]int{408, 409, 425, 429}, code):
 		hint = "; is this the address of a Consul agent?"

@@ -150,8 +150,7 @@ func class(err error) error {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DataLoss:
 		return backend.ErrDenied
 	}
-	text := err.Error() // the client reports a failed handshake as a failed connection
-	if strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") || tooLarge(err) ||
+	if client.RefusesTLS(err.Error()) || tooLarge(err) || // the library calls it a failed connection
 		is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrAuthNotEnabled,
 			rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
 			rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt) {

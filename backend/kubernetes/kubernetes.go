@@ -215,7 +215,7 @@ func class(err error) error {
 		code = int(e.ErrStatus.Code)
 	}
 	switch {
-	case strings.Contains(text, "tls: "), strings.Contains(text, fullEtcd),
+	case client.RefusesTLS(text), strings.Contains(text, fullEtcd),
 		strings.Contains(text, http.StatusText(http.StatusProxyAuthRequired)):
 		return backend.ErrDenied
 	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooManyRequests,

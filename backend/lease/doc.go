@@ -56,7 +56,7 @@
 //   - The same, if the store knows that the process of that session has ended: at once. If it knows that it
 //     lives: never.
 //   - It has no record, and no record was ever deleted: at once.
-//   - It has no record, and its own or any other was deleted: when its absence was watched for the greatest TTL.
+//   - It has no record, and its own or another was deleted: once that was watched for the greatest TTL.
 //   - Its record is of another epoch, from before the store went back, of an older term than this process has
 //     read, edited, or invalid: after it was watched for the greatest TTL, even if it is vacant.
 //

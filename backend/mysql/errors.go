@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/internal/relational"
 )
 
@@ -95,7 +96,7 @@ func isDenied(err error) bool {
 		return class && !slices.Contains(transient, e.Number) || slices.Contains(deniedCodes, e.Number)
 	}
 	return slices.ContainsFunc(deniedLogins, func(e error) bool { return errors.Is(err, e) }) ||
-		err != nil && (strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: "))
+		err != nil && client.RefusesTLS(err.Error())
 }
 
 // deniedLogins are errors of this process.

@@ -202,8 +202,8 @@ func isDenied(err error) bool {
 		}
 	}
 	// The DSN asks for another way to log in.
-	return has(err, "x509: ", "tls: ", "refused TLS", "channel binding", "require_auth",
-		"protocol version too low")
+	return client.RefusesTLS(err.Error()) ||
+		has(err, "refused TLS", "channel binding", "require_auth", "protocol version too low")
 }
 
 func has(err error, texts ...string) bool {

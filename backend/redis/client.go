@@ -232,7 +232,7 @@ func (d *driver) broken(err error) bool {
 func isDenied(err error) bool {
 	text := err.Error()
 	if _, answered := errors.AsType[goredis.Error](err); !answered {
-		return has(text, "x509: ", "tls: ") || errors.Is(err, backend.ErrDenied) || refusedBySentinels(text)
+		return client.RefusesTLS(text) || errors.Is(err, backend.ErrDenied) || refusedBySentinels(text)
 	}
 	return lacksRight(text) || lacksCommand(text) ||
 		has(text, "AUTH", "WRONGPASS", tooLong, "OOM ", "MISCONF ", "WRONGTYPE ", "DENIED ", "DB index",

@@ -111,7 +111,7 @@ func (o *object) fail(what string, err error) error {
 	class, proxy := backend.ErrDenied, client.ByProxy(o.url)
 	answer, ok := errors.AsType[*awshttp.ResponseError](err)
 	if !ok || answer.HTTPStatusCode() == 0 {
-		if text := err.Error(); !strings.Contains(text, "x509: ") && !strings.Contains(text, "tls: ") {
+		if !client.RefusesTLS(err.Error()) {
 			class = backend.ErrUnavailable
 		}
 		return fmt.Errorf("%w: %s %q: %w%s", class, what, o.key, err, proxy)

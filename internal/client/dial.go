@@ -216,6 +216,14 @@ func (d *Dialer) DialTLS(config func() *tls.Config) func(context.Context, string
 	}
 }
 
+// RefusesTLS reports whether the text of an error says that there is no TLS with a server until somebody changes
+// something. One that does not have its certificate yet, such as a proxy that has just started, says only that
+// it has an error.
+func RefusesTLS(text string) bool {
+	return strings.Contains(text, "x509: ") ||
+		strings.Contains(text, "tls: ") && !strings.Contains(text, "remote error: tls: internal error")
+}
+
 // handshakeLimit is how long a handshake may take. The context in which net/http dials has no end.
 const handshakeLimit = 10 * time.Second
 

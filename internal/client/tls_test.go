@@ -4,8 +4,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -67,5 +69,33 @@ func TestFilesForTLSAreChecked(t *testing.T) {
 		if _, err := TLS(files[0], files[1], files[2]); err == nil {
 			t.Errorf("%s: no error", what)
 		}
+	}
+}
+
+// A server whose certificate is not there yet is tried again. One that is not trusted, or speaks no TLS, is not.
+func TestWhatAServerSaysWithoutItsCertificateIsNoRefusal(t *testing.T) {
+	none := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none yet") }
+	for what, config := range map[string]*tls.Config{
+		"not there": {GetCertificate: none},
+		"too old":   {GetCertificate: none, MaxVersion: tls.VersionTLS11},
+	} {
+		l, err := tls.Listen("tcp", "127.0.0.1:0", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				c.(*tls.Conn).Handshake()
+				c.Close()
+			}
+		}()
+		_, err = tls.Dial("tcp", l.Addr().String(), &tls.Config{ServerName: "any"})
+		if err == nil || RefusesTLS(err.Error()) != (what != "not there") {
+			t.Errorf("a server whose certificate or protocol is %s: %v, refused %v", what, err, err != nil && RefusesTLS(err.Error()))
+		}
+	}
+	if !RefusesTLS("tls: failed to verify certificate: x509: certificate signed by unknown authority") {
+		t.Error("a server that is not trusted is tried again")
 	}
 }

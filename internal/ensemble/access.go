@@ -217,8 +217,7 @@ func (a *Access) Fail(err error, where string) error {
 
 // Class returns the class of an error of the library or of dialling.
 func Class(err error) error {
-	text := err.Error()
-	if strings.Contains(text, " tls: ") || strings.Contains(text, "x509: ") || // a handshake has failed
+	if client.RefusesTLS(err.Error()) ||
 		is(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals,
 			zk.ErrInvalidPath, zk.ErrBadArguments) {
 		return backend.ErrDenied

@@ -29,8 +29,7 @@
 // lead. If the leadership ends earlier, in order, m keeps the lease for that same time.
 //
 // Timings that differ from the lock's would break this. An Update that shows another LeaseDuration fails. No
-// elector can have forgotten only some of the three: controller-runtime's default for one does not fit the
-// others.
+// elector can have forgotten one of the three: the default of controller-runtime does not fit the others.
 //
 // # When the lease is released
 //
