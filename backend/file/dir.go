@@ -81,8 +81,8 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	return list, nil
 }
 
-// passing are the errors of the kernel that may go away by themselves. All others need an operator.
-var passing = []syscall.Errno{syscall.ENOENT, syscall.EEXIST, syscall.EINTR, syscall.EAGAIN, syscall.ENOMEM}
+// passing may go away by themselves, as errors of the kernel that are Temporary. All others need an operator.
+var passing = []syscall.Errno{syscall.ENOENT, syscall.EEXIST, syscall.ENOMEM}
 
 // fail wraps err with what was being done, and an error of the kernel with its class. It returns nil for nil.
 func fail(what string, err error) error {
@@ -92,7 +92,7 @@ func fail(what string, err error) error {
 		return nil
 	case !ok: // it has a class, or is that of a context
 		return fmt.Errorf("%s: %w", what, err)
-	case slices.Contains(passing, errno):
+	case errno.Temporary(), slices.Contains(passing, errno):
 		return fmt.Errorf("%s: %w: %w", what, backend.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w: %w", what, backend.ErrDenied, err)

@@ -4,6 +4,8 @@ package file
 
 import (
 	"errors"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,5 +23,17 @@ func TestASwapThatTakesTooLongChangesNothing(t *testing.T) {
 	}
 	if got := Value(t, dir); string(got) != "present" {
 		t.Errorf("the value is %q", got)
+	}
+}
+
+// What passes by itself, as descriptors that are used up do, is tried again. For the rest a person is needed.
+func TestWhatPassesByItselfIsNotDenied(t *testing.T) {
+	for errno, want := range map[syscall.Errno]error{
+		syscall.EMFILE: backend.ErrUnavailable, syscall.ENFILE: backend.ErrUnavailable, syscall.EAGAIN: backend.ErrUnavailable,
+		syscall.ENOENT: backend.ErrUnavailable, syscall.ENOSPC: backend.ErrDenied, syscall.EACCES: backend.ErrDenied,
+	} {
+		if err := fail("open", &os.PathError{Op: "open", Path: "x", Err: errno}); !errors.Is(err, want) {
+			t.Errorf("%v; want %v", err, want)
+		}
 	}
 }
