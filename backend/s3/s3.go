@@ -154,7 +154,7 @@ func connect(o Options) (*object, error) {
 // load returns the SDK's configuration. The SDK repeats what was refused for this host's time of day, since it
 // knows the store's then. For all else the manager and package register know when that is right.
 func load(ctx context.Context) (aws.Config, error) {
-	quick := awshttp.NewBuildableClient().WithTimeout(3 * time.Second) // all calls wait for credentials
+	quick := awshttp.NewBuildableClient().WithTimeout(2 * time.Second) // all calls wait for credentials
 	again := retry.AddWithMaxAttempts(retry.AddWithMaxBackoffDelay(aws.NopRetryer{}, time.Millisecond), 2)
 	again = retry.AddWithErrorCodes(again, "RequestTimeTooSkewed")
 	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(quick),
