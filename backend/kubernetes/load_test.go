@@ -175,22 +175,30 @@ func TestThrottlingTakesNoLease(t *testing.T) {
 	}
 }
 
-// An API server that is busy, or what stands before it, asks to wait for longer than a call lasts. The call ends at
-// once, with what was answered.
+// An API server that is busy, or what stands before it, asks to wait. The call ends at once, with what was answered:
+// other leases of the same call do not wait, too, and the manager knows better when to try again.
 func TestAnAnswerThatAsksToWaitIsTheError(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedKubernetes(t))
 	for code, want := range map[int]string{
 		http.StatusTooManyRequests: "too many requests", http.StatusServiceUnavailable: "unable to handle the request",
 	} {
-		n := l.hookNode(t, "n", func(http.RoundTripper, *http.Request) (*http.Response, error) {
-			w := httptest.NewRecorder()
-			w.Header().Set("Retry-After", "120")
-			w.WriteHeader(code)
-			return w.Result(), nil
-		})
-		if _, err := n.Looks("jobs"); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), want) {
-			t.Errorf("status %d: %v; want ErrUnavailable and %q", code, err, want)
+		for _, seconds := range []string{"1", "120"} {
+			requests := 0
+			n := l.hookNode(t, "n", func(http.RoundTripper, *http.Request) (*http.Response, error) {
+				requests++
+				w := httptest.NewRecorder()
+				w.Header().Set("Retry-After", seconds)
+				w.WriteHeader(code)
+				return w.Result(), nil
+			})
+			_, err := n.Looks("jobs")
+			if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("status %d: %v; want ErrUnavailable and %q", code, err, want)
+			}
+			if requests != 1 {
+				t.Errorf("status %d, Retry-After: %s: the call has made %d requests, want 1", code, seconds, requests)
+			}
 		}
 	}
 }

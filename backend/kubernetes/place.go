@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -145,16 +144,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			t.use(at.config) // for the next request; if it fails, the last one stays
 		}
 	}
-	if err != nil || watch {
-		return answer, err
+	if err == nil && !watch {
+		// Or the library waits, and with one lease all others of the call. The caller tries again by itself.
+		answer.Header.Del("Retry-After")
 	}
-	if by, ends := r.Context().Deadline(); ends {
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-		if time.Until(by) < time.Duration(seconds)*time.Second {
-			answer.Header.Del("Retry-After") // or the library waits for the end of the call
-		}
-	}
-	return answer, nil
+	return answer, err
 }
 
 // WrappedRoundTripper returns what makes requests now. With it, the library finds the connections.
