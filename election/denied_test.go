@@ -107,3 +107,31 @@ func TestADenialAfterTheFirstAnswerDoesNotEndRun(t *testing.T) {
 		}
 	})
 }
+
+// A bid or a release is denied once, as while rights or a token are being replaced. It is made again long before a TTL
+// has passed, for which nobody could lead.
+func TestASingleDenialCostsNoTTL(t *testing.T) {
+	for _, denied := range []callKind{callAcquire, callRelease} {
+		inBubble(t, fmt.Sprint(denied), func(t *testing.T) {
+			store := scripted()
+			e := alone(t, store, Options{})
+			synctest.Wait()
+			store.fail(errNoRights, denied)
+			if denied == callRelease {
+				e.Lead(nil)
+				time.Sleep(time.Second)
+			}
+			began := time.Now()
+			time.AfterFunc(time.Millisecond, store.heal)
+			var err error
+			if denied == callRelease {
+				err = e.manager.Close(t.Context())
+			} else {
+				_, err = e.Campaign(t.Context())
+			}
+			if took := time.Since(began); err != nil || took > DefaultTTL/2 {
+				t.Errorf("after %v: %v; want it to succeed within %v", took, err, DefaultTTL/2)
+			}
+		})
+	}
+}

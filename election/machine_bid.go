@@ -61,7 +61,7 @@ func (m *machine) retryLater(now time.Duration, e *elec, err error) {
 	e.failures++
 	e.retryBidAt = now + m.backoff(int(e.failures))
 	if backend.Class(err) == backend.ErrDenied {
-		e.retryBidAt = now + m.jitter(m.TTL) // an operator must act
+		e.retryBidAt = now + m.jitter(m.RenewEvery) // an operator must act, or it has passed already
 	}
 }
 

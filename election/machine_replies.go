@@ -206,8 +206,8 @@ func (m *machine) callFailed(now time.Duration, k callKind, err error) {
 	wait := m.backoff(m.failures[k])
 	denied := backend.Class(err) != backend.ErrUnavailable // an operator must act
 	switch {
-	case denied && k == callObserve:
-		wait = max(wait, m.jitter(m.RenewEvery)) // as usual: an observation may have to begin when it ends
+	case denied && (k == callObserve || k == callRelease):
+		wait = max(wait, m.jitter(m.RenewEvery)) // as usual: somebody may wait for what it begins or ends
 	case denied:
 		wait = max(wait, m.jitter(m.TTL))
 	}
