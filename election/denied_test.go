@@ -42,8 +42,9 @@ func TestADenialIsReportedOnce(t *testing.T) {
 				}
 			})
 			if denied != callObserve { // only a leader renews, and only others read
-				e.Lead(nil)
-				time.Sleep(time.Second)
+				if _, err := e.Campaign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for want := 1; want <= 2; want++ {
 				store.fail(errNoRights, denied)
