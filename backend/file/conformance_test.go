@@ -130,6 +130,23 @@ func files(t testing.TB, dir string) []string {
 	return names
 }
 
+// Whoever asks whether somebody leads locks the directory for a moment, and so does the next one.
+func TestProcessesThatBeginAtOnceAreNoLeaders(t *testing.T) {
+	dir := memoryDir(t)
+	for range 200 {
+		var all sync.WaitGroup
+		for range 8 {
+			r := opened(t, dir)
+			all.Go(func() {
+				if _, _, err := r.Get(t.Context()); err != nil {
+					t.Errorf("nobody has ever led in an empty directory: %v", err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
 // Several processes begin at once in an empty directory.
 func TestOneOfManyMakesTheFirstValue(t *testing.T) {
 	for range 50 {

@@ -88,24 +88,31 @@ func (s *store) Close() error {
 }
 
 // current reads the value, decides whether it can be believed, and returns the directory that it was read in.
-// What cannot be believed is read once more: the first value is there before anybody locks the directory, but
-// it may have come after the first reading.
+// What cannot be believed is read again: the first value is there before anybody locks the directory, but it
+// may have come after a reading, and others that ask whether the directory is locked lock it for a moment.
 func (s *store) current(ctx context.Context) (c content, in *os.Root, err error) {
+	for range 5 {
+		c, in, err = s.currently()
+		if err == nil {
+			return c, in, ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+			return c, in, err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return c, in, err
+}
+
+func (s *store) currently() (c content, in *os.Root, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for range 2 {
-		if err = ctx.Err(); err == nil {
-			err = s.enter()
-		}
-		if err == nil {
-			c, err = read(s.root)
-		}
-		if err == nil {
-			err = s.judge(&c)
-		}
-		if err == nil {
-			break
-		}
+	if err = s.enter(); err == nil {
+		c, err = read(s.root)
+	}
+	if err == nil {
+		err = s.judge(&c)
 	}
 	return c, s.root, err
 }
