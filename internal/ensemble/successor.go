@@ -16,19 +16,19 @@ type succession struct {
 	old   *conn
 	turn  int           // of the session, when it began
 	since time.Time     // old was silent since; zero: it may answer, and each server is asked once
-	over  chan struct{} // closed when there is a successor, or none is needed
+	ended chan struct{} // closed when there is a successor, or none is needed
 	slow  bool          // calls no longer wait for it
 }
 
-// soon is how long calls wait for a successor before they try the silent connection again.
-const soon = 250 * time.Millisecond
+// patience is how long calls wait for a successor before they try the silent connection again.
+const patience = 250 * time.Millisecond
 
 // succeed begins to look for a successor of the present connection. The caller holds s.mu.
 func (s *Session) succeed(since time.Time) {
-	q := &succession{old: s.conn, turn: s.turn, since: since, over: make(chan struct{})}
+	q := &succession{old: s.conn, turn: s.turn, since: since, ended: make(chan struct{})}
 	s.succession = q
 	go s.askServers(q)
-	time.AfterFunc(soon, func() {
+	time.AfterFunc(patience, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		q.slow = true
@@ -61,7 +61,7 @@ func (s *Session) Replace(ctx context.Context) bool {
 	s.mu.Unlock()
 	if now != nil {
 		select {
-		case <-now.over:
+		case <-now.ended:
 		case <-ctx.Done():
 			return false
 		}
@@ -74,7 +74,7 @@ func (s *Session) Replace(ctx context.Context) bool {
 
 // askServers asks the servers in turn for the session, until one grants it or that is not needed.
 func (s *Session) askServers(q *succession) {
-	defer close(q.over)
+	defer close(q.ended)
 	servers := s.access.Servers
 	at := slices.Index(servers, q.old.address)
 	for try := 1; ; try++ {
@@ -147,9 +147,9 @@ func (s *Session) takeNext(turn int) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.succession != nil { // the old connection has ended before that
-		over := s.succession.over
+		ended := s.succession.ended
 		s.mu.Unlock()
-		<-over
+		<-ended
 		s.mu.Lock()
 	}
 	if next := s.next; next != nil && s.turn == turn {
