@@ -64,7 +64,7 @@ func (d *driver) connect(o Options) error {
 		}
 		config.ServerName = o.ServerName
 	}
-	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
+	dialer := new(client.Dialer)
 	next := &http.Transport{
 		DialContext:         client.AskFirst(dialer.DialContext),
 		DialTLSContext:      client.AskFirst(dialer.DialTLS(client.Fresh(config, o.CAFile))),

@@ -87,7 +87,7 @@ func (d *driver) connect(o Options, files bool) error {
 		_, host, _ := strings.Cut(address, "://")
 		d.proxy = cmp.Or(d.proxy, client.ByProxy(&url.URL{Scheme: "https", Host: host})) // as gRPC does
 	}
-	d.dialer = &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
+	d.dialer = new(client.Dialer)
 	if d.proxy == "" { // our dialer would lead past it
 		with(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return d.dialer.DialContext(ctx, "tcp", address)

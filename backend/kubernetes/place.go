@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
@@ -68,7 +66,7 @@ func (at *place) prepare() error {
 		c.Proxy = http.ProxyFromEnvironment // as by default, but so the library keeps no transport for ever
 	}
 	if c.Dial == nil { // the library's own take half a minute if the first of several addresses drops packets
-		dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
+		dialer := new(client.Dialer)
 		c.Dial = dialer.DialContext
 	}
 	return clean.FileError(rest.LoadTLSFiles(c))

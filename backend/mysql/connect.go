@@ -55,7 +55,7 @@ func (d *driver) openPool(o Options) (err error) {
 	if c.Net = cmp.Or(c.Net, "tcp"); c.Net == "tcp" {
 		c.Addr = withPort(cmp.Or(c.Addr, "127.0.0.1"))
 		if c.DialFunc == nil {
-			c.DialFunc = (&client.Dialer{Dialer: net.Dialer{Timeout: c.Timeout}}).DialContext
+			c.DialFunc = new(client.Dialer).DialContext
 		}
 	}
 	d.Location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, c.Addr)

@@ -183,7 +183,7 @@ func (d *driver) connect(dsn, file string) error {
 	again := client.Secret{Lines: true}
 	again.Set(dsn)
 	alive := net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}
-	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: alive}}
+	dialer := &client.Dialer{Dialer: net.Dialer{KeepAliveConfig: alive}}
 	first, err := parse(dsn, dsn, dialer)
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func (d *driver) connect(o Options) error {
 
 	// TCP notices within some seconds that a connection is cut, also while it waits.
 	alive := net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3}
-	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 4 * time.Second, KeepAliveConfig: alive}}
+	dialer := &client.Dialer{Dialer: net.Dialer{KeepAliveConfig: alive}}
 	dial := dialer.DialTLS(client.Fresh(config, o.CAFile))
 	if o.Master != "" {
 		dial = d.dialMaster(dial, o, addresses)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -121,7 +120,7 @@ func connect(o Options) (*object, error) {
 			return nil, err
 		}
 	}
-	dialer := &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second}}
+	dialer := new(client.Dialer)
 	transport.DialContext = dialer.DialContext
 	transport.DialTLSContext = dialer.DialTLS(client.Fresh(transport.TLSClientConfig, o.CAFile))
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

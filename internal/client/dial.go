@@ -18,6 +18,10 @@ const (
 	// packets without an answer, and Go would give each of them two seconds or more.
 	fallback = 250 * time.Millisecond
 
+	// dialLimit is how long a dial may take: a resolver waits 5 s for each name server that is dead. An address
+	// may take connectLimit. Then the name is looked up again: it may lead elsewhere by now.
+	dialLimit, connectLimit = 20 * time.Second, 2 * time.Second
+
 	// waits is how long a connection that came too late for its call waits for the next one.
 	waits = 5 * time.Second
 
@@ -29,7 +33,7 @@ const (
 // after the other. Those of hosts that hang, which accept connections and say nothing, come last. And a dial
 // outlives the call that began it: the next call to the same address gets its connection.
 type Dialer struct {
-	net.Dialer // with a Timeout, which each dial may take, however short its call is
+	net.Dialer // without a Timeout: see connectLimit
 
 	left    sync.Map // dials whose call has ended: a <-chan dialed by network and address
 	unheard sync.Map // since when nothing was read from a host that accepts: a time.Time by its address
@@ -68,7 +72,7 @@ func (d *Dialer) begin(network, address string) <-chan dialed {
 	results := make(chan dialed)
 	go func() {
 		defer close(results)
-		ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
 		defer cancel()
 		r := d.race(ctx, network, address)
 		select {
@@ -122,7 +126,9 @@ func (d *Dialer) race(ctx context.Context, network, address string) dialed {
 
 // one dials one address. Another one may be faster.
 func (d *Dialer) one(ctx context.Context, network, address string, results chan<- dialed) {
-	conn, err := d.Dialer.DialContext(ctx, network, address)
+	within, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	conn, err := d.Dialer.DialContext(within, network, address)
 	select {
 	case results <- dialed{conn, err}:
 	case <-ctx.Done():
@@ -138,9 +144,11 @@ func ip(conn net.Conn) string {
 	return host
 }
 
+var lookup = net.DefaultResolver.LookupHost
+
 // LookupHost returns the addresses of a name, last those of hosts that hang.
 func (d *Dialer) LookupHost(ctx context.Context, name string) ([]string, error) {
-	ips, err := net.DefaultResolver.LookupHost(ctx, name)
+	ips, err := lookup(ctx, name)
 	slices.SortStableFunc(ips, func(a, b string) int { return d.hangs(a) - d.hangs(b) })
 	return ips, err
 }

@@ -124,7 +124,7 @@ func NewAccess(o Options) (*Access, error) {
 	}
 	a := &Access{Options: o, secret: new(client.Secret), config: client.Fresh(o.TLS, o.CAFile)}
 	a.secret.Set(o.Password)
-	a.dialer = &client.Dialer{Dialer: net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}}
+	a.dialer = new(client.Dialer)
 	return a, nil
 }
 
