@@ -36,8 +36,11 @@ type Dialer struct {
 	net.Dialer // without a Timeout: see connectLimit
 
 	left    sync.Map // dials whose call has ended: a <-chan dialed by network and address
+	answers sync.Map // of the resolver: an *answer by name
 	unheard sync.Map // since when nothing was read from a host that accepts: a time.Time by its address
 	open    sync.Map // connections: keys of type *heard
+
+	lookup func(ctx context.Context, name string) ([]string, error) // nil: the resolver of the system
 }
 
 type dialed struct {
@@ -144,13 +147,48 @@ func ip(conn net.Conn) string {
 	return host
 }
 
-var lookup = net.DefaultResolver.LookupHost
+// An answer has the addresses of a name.
+type answer struct {
+	there chan struct{} // closed when the rest is there
+	ips   []string
+	err   error
+}
 
-// LookupHost returns the addresses of a name, last those of hosts that hang.
+// LookupHost returns the addresses of a name, last those of hosts that hang. Looking up outlives the call, too,
+// and an answer that was late serves the next calls: for the three names of a cluster a resolver with a dead
+// name server takes 15 s, if they are looked up one after the other.
 func (d *Dialer) LookupHost(ctx context.Context, name string) ([]string, error) {
-	ips, err := lookup(ctx, name)
+	a := &answer{there: make(chan struct{})}
+	if other, ok := d.answers.LoadOrStore(name, a); ok {
+		a = other.(*answer)
+	} else {
+		go d.ask(name, a)
+	}
+	select {
+	case <-a.there:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("lookup %s: %w", name, ctx.Err())
+	}
+	ips := slices.Clone(a.ips)
 	slices.SortStableFunc(ips, func(a, b string) int { return d.hangs(a) - d.hangs(b) })
-	return ips, err
+	return ips, a.err
+}
+
+// ask asks for the addresses of a name. It keeps the answer for three times as long as that took.
+func (d *Dialer) ask(name string, a *answer) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+	defer cancel()
+	lookup := d.lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupHost
+	}
+	began, keep := time.Now(), time.Duration(0)
+	a.ips, a.err = lookup(ctx, name)
+	close(a.there)
+	if a.err == nil {
+		keep = min(3*time.Since(began), dialLimit)
+	}
+	time.AfterFunc(keep, func() { d.answers.Delete(name) })
 }
 
 // hangs returns 1 for a host that has accepted a connection and said nothing, and 0 for others.

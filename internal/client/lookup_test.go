@@ -43,16 +43,13 @@ func reached(t *testing.T, limit time.Duration, address func(ctx context.Context
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	real := lookup
-	defer func() { lookup = real }()
 
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		lookup = func(ctx context.Context, _ string) ([]string, error) {
+		d := &Dialer{lookup: func(ctx context.Context, _ string) ([]string, error) {
 			at := address(ctx, time.Since(began))
 			return []string{at}, ctx.Err()
-		}
-		d := &Dialer{Dialer: net.Dialer{ControlContext: func(ctx context.Context, _, to string, _ syscall.RawConn) error {
+		}, Dialer: net.Dialer{ControlContext: func(ctx context.Context, _, to string, _ syscall.RawConn) error {
 			if strings.HasPrefix(to, gone) {
 				<-ctx.Done()
 			}
@@ -73,5 +70,29 @@ func reached(t *testing.T, limit time.Duration, address func(ctx context.Context
 			<-time.After(time.Minute) // until all dials have ended
 			return
 		}
+	})
+}
+
+// A client of a cluster looks its names up one after the other, each time that it is to connect.
+func TestThreeNamesAreLookedUpBesideADeadNameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Dialer{lookup: func(context.Context, string) ([]string, error) {
+			<-time.After(5 * time.Second)
+			return []string{"127.0.0.1"}, nil
+		}}
+		lookups := func() (err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second)
+			defer cancel()
+			for _, name := range []string{"a.test", "b.test", "c.test"} {
+				if err == nil {
+					_, err = d.LookupHost(ctx, name)
+				}
+			}
+			return err
+		}
+		if first, second := lookups(), lookups(); second != nil {
+			t.Errorf("the first time: %v; the second time: %v", first, second)
+		}
+		<-time.After(time.Minute) // until the answers are dropped
 	})
 }
