@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +251,29 @@ func startCluster(t *testing.T) *testbed.RedisServer {
 	}
 	server.Do(t, slots...)
 	return server
+}
+
+// A server cannot save its data, and refuses to write and even to answer PING. Who opens a connection then is still told
+// who leads.
+func TestAServerThatCannotSaveIsRead(t *testing.T) {
+	t.Parallel()
+	server := testbed.StartRedis(t, testbed.Options{Args: []string{"--save", "3600 1"}})
+	o := options(server)
+	drivertest.Read(t, open(t, o))
+	testbed.NoError(t, os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "in the way"), 0o700))
+	testbed.Eventually(t, patience, "it says so", func() error {
+		server.Admin().BgSave(t.Context())
+		if err := server.Admin().Ping(t.Context()).Err(); !goredis.HasErrorPrefix(err, "MISCONF") {
+			return fmt.Errorf("PING: %v", err)
+		}
+		return nil
+	})
+	d := open(t, o)
+	v, err := d.Read(t.Context(), []lease.Key{recordKey("jobs")})
+	testbed.NoError(t, err)
+	if _, err := drivertest.Put(t, d, &v, &lease.Record{Election: "jobs", Term: 1}); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("a write: %v; want ErrDenied", err)
+	}
 }
 
 // A cluster has all keys on one of its masters.

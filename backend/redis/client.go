@@ -91,7 +91,8 @@ func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 	for {
 		c := d.newClient(false)
 		err := c.Ping(ctx).Err()
-		if err == nil || lacksRight(err.Error()) || goredis.HasErrorPrefix(err, "unknown command") {
+		if err == nil || lacksRight(err.Error()) || goredis.HasErrorPrefix(err, "unknown command") ||
+			goredis.HasErrorPrefix(err, "MISCONF ") { // it can still be read
 			return c, nil
 		}
 		c.Close()
@@ -101,7 +102,7 @@ func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 		}
 		// It takes a moment until the server sees that a connection has ended.
 		if !d.giveWay() || !pause(ctx, 100*time.Millisecond) {
-			return nil, fmt.Errorf("the server has closed a new connection: it may have too many: %w", err)
+			return nil, fmt.Errorf("the server closes connections: it is full, or in protected-mode: %w", err)
 		}
 	}
 }
@@ -118,8 +119,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// use has the driver use a client of the program. That has a pool of its own, so it serves any number of
-// calls, and nobody closes it.
+// use has the driver use a client of the program. That has a pool of its own, and nobody closes it.
 func (d *driver) use(given goredis.UniversalClient) error {
 	d.newClient = func(bool) goredis.UniversalClient { return given }
 	d.conns.Age, d.conns.Most, d.conns.Close = math.MaxInt64, math.MaxInt, func(goredis.UniversalClient) {}
@@ -223,7 +223,8 @@ func (d *driver) replicate(
 // What the server says on one of the program's, which is closed then, may be for what was said there before.
 func (d *driver) broken(err error) bool {
 	_, answered := errors.AsType[goredis.Error](err)
-	return has(err.Error(), "READONLY ", tooManyClients, "WRONGPASS", "NOAUTH", tooLong) ||
+	return has(err.Error(), "READONLY ", "MASTERDOWN ", "LOADING ") || // it has become a replica
+		has(err.Error(), tooManyClients, "WRONGPASS", "NOAUTH", tooLong) ||
 		(!answered || d.lend != nil) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
 
@@ -239,14 +240,17 @@ func isDenied(err error) bool {
 			"SELECT is not allowed", "cluster support disabled")
 }
 
-// lacksRight reports whether the text says that the user lacks a right, perhaps within the script: then each
-// version of Redis has words of its own.
+// lacksRight reports whether the user lacks a right. Within the script each version has words of its own.
 func lacksRight(text string) bool {
 	return has(text, "NOPERM", "can't run this command", "ACL failure")
 }
 
-// lacksCommand reports whether the text says that a command is missing, or has another name.
-func lacksCommand(text string) bool { return has(text, "nknown command", "nknown Redis command") }
+// lacksCommand reports whether the text says that a command is missing, has another name, or does not do in
+// scripts what it does on Redis: what INFO has not told fails in Lua.
+func lacksCommand(text string) bool {
+	return has(text, "nknown command", "nknown Redis command", "not allowed from script", " user_script:",
+		"ommand arguments must be")
+}
 
 func has(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
@@ -301,7 +305,7 @@ func (d *driver) hint(text string, moved bool) string {
 		return fmt.Sprintf("; an administrator can grant what is needed: ACL SETUSER %s ~{%s}:* &{%s}:* %s",
 			user, d.prefix, d.prefix, Rights)
 	case lacksCommand(text):
-		return "; a command is missing, or has another name (rename-command); members need " + Rights
+		return "; a command is missing, renamed, or does less than on Redis; members need " + Rights
 	case strings.Contains(text, "WRONGTYPE "):
 		return fmt.Sprintf("; another program uses keys {%s}: choose another prefix", d.prefix)
 	}

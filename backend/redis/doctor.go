@@ -43,8 +43,7 @@ func (d *driver) tryOut(ctx context.Context) error {
 	return err
 }
 
-// Inspect implements [backend.Inspector]. It reads the settings of the server that matter for leases. Those
-// that INFO does not tell need the right CONFIG GET.
+// Inspect implements [backend.Inspector]. Settings that INFO does not tell need the right CONFIG GET.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
 	members, err := b.Members(ctx, "", 1000)
 	if err != nil {

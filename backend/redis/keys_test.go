@@ -305,6 +305,14 @@ func TestACommandThatIsMissingIsDenied(t *testing.T) {
 			t.Errorf("without %s: %v; want ErrDenied and the commands", command, err)
 		}
 	}
+	// A service that is not quite Redis leaves out what INFO tells, or allows a command, but not in scripts.
+	server := testbed.SharedRedis(t)
+	for _, text := range []string{"string.find(nil, 'x')", "redis.call('ECHO', nil)", "redis.call('WATCH', 'x')"} {
+		err := open(t, options(server)).fail(server.Admin().Eval(t.Context(), "return "+text, nil).Err())
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "members need "+Rights) {
+			t.Errorf("the script says %s: %v; want ErrDenied and the commands", text, err)
+		}
+	}
 }
 
 // A connection is tried by PING before it replaces another one. A server need not know that, nor an account have the right.

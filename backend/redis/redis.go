@@ -98,8 +98,7 @@ func init() {
 	})
 }
 
-// Open checks o and returns a Backend. The server may be down: the first call connects to it.
-// Errors are of class [backend.ErrInvalid].
+// Open checks o: errors are [backend.ErrInvalid]. The server may be down: the first call connects to it.
 func Open(o Options) (*Backend, error) {
 	d, err := newDriver(o)
 	if err != nil {

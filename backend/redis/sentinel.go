@@ -77,8 +77,7 @@ func refusedBySentinels(text string) bool {
 	return answered && strings.Contains(text, noSentinel)
 }
 
-// follow leaves all connections when a Sentinel says that there is another master, until the driver is
-// closed: the old one may still answer.
+// follow leaves all connections when a Sentinel names another master, since the old one may still answer.
 func (d *driver) follow(master string, connect sentinel) {
 	for again := true; again; again = pause(d.ctx, 5*time.Second) {
 		c := connect()

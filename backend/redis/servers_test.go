@@ -199,6 +199,27 @@ func TestAReplicaIsNotTheStore(t *testing.T) {
 	}
 }
 
+// A master has become a replica that answers nothing until it is in step. Who is connected to it goes where the name leads
+// now, and does not wait until the connection is old.
+func TestAMasterThatBecomesAReplicaIsLeft(t *testing.T) {
+	t.Parallel()
+	before, now := testbed.StartRedis(t, testbed.Options{}), testbed.StartRedis(t, testbed.Options{})
+	name := before.Proxy(t)
+	o := options(before)
+	o.Addresses = []string{name.Addr()}
+	d := open(t, o)
+	drivertest.Read(t, d)
+	before.Do(t, "CONFIG", "SET", "replica-serve-stale-data", "no")
+	before.StopReplication(t)
+	if _, err := d.Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "MASTERDOWN") {
+		t.Errorf("a reading of the old master: %v; want MASTERDOWN", err)
+	}
+	name.SetTarget(now.Addr())
+	if _, err := d.Read(t.Context(), nil); err != nil {
+		t.Errorf("the name leads to another master: %v", err)
+	}
+}
+
 // The old master is cut off from its replica, which is promoted, and goes on answering its clients. With
 // wait_replicas it confirms nothing, so its leader's lease ends before another process leads.
 func TestAnOldMasterWithoutReplicasConfirmsNothing(t *testing.T) {
