@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -161,6 +163,26 @@ func TestTLSWithClientCertificates(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// What answers is no etcd, or one with TLS where none was named, or the other way round. The error asks for that.
+func TestAnEndpointThatSpeaksOtherwiseIsNamed(t *testing.T) {
+	t.Parallel()
+	plain, secure := testbed.StartEtcd(t, testbed.Options{}), testbed.StartEtcd(t, testbed.Options{TLS: true})
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	for what, url := range map[string]string{
+		"TLS":          "http://" + secure.Addr(),
+		"no TLS":       "https://" + plain.Addr(),
+		"a web server": web.URL,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), callLimit)
+		_, err := open(t, options(url)).Observe(ctx, []backend.Lease{{Election: "jobs"}})
+		cancel()
+		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "is it http or https as it is named?") {
+			t.Errorf("%s: %v; want ErrUnavailable and the question", what, err)
+		}
 	}
 }
 

@@ -128,8 +128,7 @@ func (l *login) refresh(ctx context.Context, c *clientv3.Client) error {
 	return err
 }
 
-// is reports whether err is one of etcd's own errors. Depending on the call, the client
-// returns them as values or as text.
+// is reports whether err is one of etcd's own errors, which the client returns as values or as text.
 func is(err error, wanted ...error) bool {
 	return err != nil && slices.ContainsFunc(wanted, func(w error) bool {
 		return errors.Is(err, w) || strings.Contains(err.Error(), rpctypes.ErrorDesc(w))
@@ -178,8 +177,9 @@ func (d *driver) fail(err error) error {
 		hint = "; the cluster has users: set username and password"
 	case is(err, rpctypes.ErrNoSpace):
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
-	case status.Code(err) == codes.Unimplemented:
-		hint = "; is this the address of an etcd 3.4 or later?"
+	case status.Code(err) == codes.Unimplemented, strings.Contains(err.Error(), "frame too large"),
+		strings.Contains(err.Error(), "preface: EOF"), strings.Contains(err.Error(), "handshake failed: EOF"):
+		hint = "; is this the address of an etcd 3.4 or later, and is it http or https as it is named?"
 	}
 	if d.login != nil {
 		err = clean.Secrets(err, append(d.login.token.All(), d.login.password.All()...)...)

@@ -154,9 +154,8 @@ type Options struct {
 	// namespace Client was given. Default: DefaultPrefix.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
-	// Username and Password are the credentials, if the cluster has users. They are sent
-	// unencrypted only if the endpoints are http. Default: no user, or the common name
-	// of the client certificate if the cluster accepts it.
+	// Username and Password are for a cluster with users, and sent unencrypted if the endpoints are http.
+	// Default: no user, or the common name of the client certificate if the cluster accepts it.
 	Username string `yaml:"username" json:"username"`
 	Password string `yaml:"password" json:"password"`
 
@@ -173,8 +172,7 @@ type Options struct {
 	// TLS is a TLS configuration, instead of the files. It is copied.
 	TLS *tls.Config `yaml:"-" json:"-"`
 
-	// Client is an existing client, which logs in by itself. Close leaves it open. Of the
-	// options above only Prefix may be set with it.
+	// Client is the program's own, which logs in by itself and stays open. Only Prefix may be set with it.
 	Client *clientv3.Client `yaml:"-" json:"-"`
 }
 
