@@ -12,8 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// A Backend grants leases to the candidates that are named. It implements [backend.Backend]: the methods that
-// are not here do not depend on who is named.
+// A Backend grants leases to those who are named. Methods that are not here do not depend on that.
 type Backend struct {
 	backend.Backend        // keeps the leaderships
 	inDir           bool   // it is a directory, where the kernel allows one leader
@@ -81,8 +80,7 @@ func (b *Backend) lease(l backend.Lease, a assignment) (now backend.Lease, named
 	return l, named
 }
 
-// Acquire grants leases to the candidate if it is named. A bid that must not win expects a lease that there
-// never was, so the inner store refuses it.
+// Acquire grants leases if the candidate is named. A bid that must not win expects what there never was.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	b.mu.Lock()
 	b.me = cmp.Or(b.me, bids[0].Candidate)

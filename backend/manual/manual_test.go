@@ -209,11 +209,12 @@ func TestAWrongFileIsAnError(t *testing.T) {
 		`{"version": 1, "leader": "a\u0007"}`:             "control character",
 		`{"version": 1, "elections": {"": "a"}}`:          "empty",
 		`{"version": 1, "elections": {"jobs": "\u202e"}}`: "control character",
+		"{\"version\": 1, \"leader\": \"j\xf3b\"}":        "not UTF-8",
 	} {
 		write(t, file, text)
 		expect(what)
 	}
-	write(t, file, `{"version": 5, "leader": "a"}`)
+	write(t, file, "\ufeff"+`{"version": 5, "leader": "a"}`+"\r\n") // as editors write it on Windows
 	if err := observe(); err != nil {
 		t.Errorf("expected no error once the file is mended, got %v", err)
 	}

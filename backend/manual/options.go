@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
@@ -143,7 +144,10 @@ func (b *Backend) assignment() (assignment, error) {
 }
 
 func parse(text []byte) (a assignment, err error) {
-	d := json.NewDecoder(bytes.NewReader(text))
+	if !utf8.Valid(text) { // JSON would take another id
+		return a, fmt.Errorf("it is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff")))) // as some editors write
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {
 		return a, fmt.Errorf("not understood: %.200q", err.Error())

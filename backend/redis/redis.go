@@ -61,9 +61,8 @@ type Options struct {
 	// copied. In a configuration, tls: true makes one with defaults. Default: no TLS.
 	TLS *tls.Config `yaml:"-" json:"-"`
 
-	// MaxTTL is the greatest TTL, and for how long each lease is observed after a restart or failover,
-	// which may lose what was acknowledged. The store keeps it, and processes with another value are
-	// denied. 1 s to 5 min. Default: DefaultMaxTTL.
+	// MaxTTL is the greatest TTL, and for how long each lease is observed after a restart or failover, which
+	// may lose what was acknowledged. All processes need the same. 1 s to 5 min. Default: DefaultMaxTTL.
 	MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
 
 	// WaitReplicas is how many replicas must have a change before it counts. With the number of all

@@ -101,8 +101,7 @@ func (d *driver) follow(master string, connect sentinel) {
 // noEnd is how long a subscription may be silent.
 const noEnd = 365 * 24 * time.Hour
 
-// A quietConn is a connection with a subscription. go-redis prints to stderr when one breaks, unless that
-// looks as if no message had come in time.
+// A quietConn breaks as if no message had come in time: go-redis prints other errors to stderr.
 type quietConn struct{ net.Conn }
 
 // quiet makes quietConns of what dial returns.
