@@ -85,8 +85,8 @@ type script struct {
 // scripted returns a script over an empty store.
 func scripted() *script { return &script{Backend: memory.New().Backend()} }
 
-// errLost is the error of a call that is not answered.
-var errLost = errors.New("lost")
+// errLost is the error of a call that is not answered, and errStuck of one that does not even end with its context.
+var errLost, errStuck = errors.New("lost"), errors.New("stuck")
 
 // writes are the kinds of calls that write.
 var writes = []callKind{callAcquire, callRenew, callRelease, callAnnounce}
@@ -113,6 +113,10 @@ func (s *script) begin(ctx context.Context, k callKind) error {
 		err = nil
 	}
 	s.mu.RUnlock()
+	if err == errStuck {
+		time.Sleep(100 * time.Millisecond)
+		return s.begin(ctx, k)
+	}
 	if err == errLost {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())

@@ -239,12 +239,22 @@ func (m *machine) unreachableAt() time.Duration {
 // leads: it leads them until its deadline.
 func (m *machine) unreachable() {
 	m.unreachableReported = true
+	if m.lastContactErr == nil && !m.outage.told { // calls do not even return, as on a disk that hangs
+		m.lastContactErr = errSilent
+		m.outage.told, m.outage.since = true, m.lastContact
+		m.emit(action{kind: doLogOutage, reason: ReasonUnreachable, since: m.lastContact, err: errSilent})
+	}
+	if c := m.inFlight[callObserve]; c != nil { // until it is answered, whatever else is
+		m.unreadableSince = min(m.unreadableSince, c.sent)
+	}
 	for _, e := range m.elections {
 		if e.phase != phaseLeading {
 			m.report(Unknown, e, nil, 0, storeReason(m.lastContactErr), m.lastContactErr)
 		}
 	}
 }
+
+var errSilent = fmt.Errorf("%w: calls have not returned", backend.ErrUnavailable)
 
 // storeReason returns why the store cannot be used, given its last error.
 func storeReason(err error) Reason {

@@ -75,7 +75,10 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 // fails reports whether calls of kind k fail. Those that were not repeated for two TTLs are no longer needed,
 // or no longer denied.
 func (m *machine) fails(now time.Duration, k callKind) bool {
-	f := m.outage.failing[k]
+	f, c := m.outage.failing[k], m.inFlight[k]
+	if c != nil && c.timeout > 0 && k != callHealth && now > c.sent+c.timeout { // it does not even return
+		return true
+	}
 	return f != streak{} && now-f.last < 2*m.TTL && (f.denied || m.needs(now, k))
 }
 

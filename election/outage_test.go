@@ -92,6 +92,42 @@ func TestAStoreThatWasNeverReachedIsSaidOnce(t *testing.T) {
 	}
 }
 
+// Calls may not even end with their context, as on a disk that hangs. That is said, too, once.
+func TestAStoreWhoseCallsDoNotReturnIsSaid(t *testing.T) {
+	for i, kinds := range [][]callKind{nil, nil, {callObserve, callAcquire, callRenew, callRelease}} {
+		others := i % 2
+		inBubble(t, fmt.Sprintf("followers: %d, %v", others, kinds), func(t *testing.T) {
+			memory := memory.New()
+			for range others {
+				logs(t, memory.Backend(), Options{ID: "other"}, "jobs")
+				time.Sleep(time.Second)
+			}
+			store := &script{Backend: memory.Backend()}
+			m, log := logs(t, store, Options{}, "jobs")
+			time.Sleep(time.Minute)
+			want := []string{away}
+			if others == 0 {
+				want = append(want, "lost leader")
+			}
+			store.fail(errStuck, kinds...)
+			time.Sleep(3 * time.Minute)
+			for _, line := range want {
+				if !strings.Contains(log.String(), line) {
+					t.Errorf("after 3 min the log lacks %q:\n%s", line, log.String())
+				}
+			}
+			if s := m.Status(); !s.Unreachable || s.Err == nil {
+				t.Errorf("unreachable %v, %v; want it unreachable, and why", s.Unreachable, s.Err)
+			}
+			store.heal()
+			time.Sleep(time.Minute)
+			if lines := strings.Count(log.String(), "\n"); lines != len(want)+1 || !strings.Contains(log.String(), again) {
+				t.Errorf("at the end the log has %d lines, want %d and %q:\n%s", lines, len(want)+1, again, log.String())
+			}
+		})
+	}
+}
+
 // A leader and a follower say in each outage when it begins and when it is over, also if the store can be read, as when
 // its disk is full: nobody can be elected. A call that is repeated with success is no outage, a denial is one at once.
 func TestEachOutageIsSaidOnce(t *testing.T) {
