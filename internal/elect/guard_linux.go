@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Elect holds the lease, and the guard, a second process of "elect run", holds the command.
@@ -54,9 +56,10 @@ func guardMain(args []string) int {
 		return exitElect
 	}
 	if locked {
-		// Move the lock to a number that commands do not use, without close-on-exec.
-		syscall.Syscall(syscall.SYS_FCNTL, guardLock, syscall.F_DUPFD, 100)
-		syscall.Close(guardLock)
+		// Move the lock to a number that commands do not use, without close-on-exec, if there may be so many.
+		if _, err := unix.FcntlInt(guardLock, unix.F_DUPFD, 100); err == nil {
+			syscall.Close(guardLock)
+		}
 	}
 	if err := errors.Join(adoptOrphans(), setNoNewPrivs()); err != nil {
 		g.report("error", exitElect, err)

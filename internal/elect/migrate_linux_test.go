@@ -115,14 +115,15 @@ func TestMigrateStatusSaysTheNextStep(t *testing.T) {
 }
 
 // At stage from a process leads by the lock of a file alone, and at stage both by that, too. The guard of its command has the
-// lock, so nobody else leads before the command has ended.
+// lock, so nobody else leads before the command has ended, also if a process may have few files.
 func TestTheCommandKeepsTheLockOfItsStage(t *testing.T) {
 	t.Parallel()
-	for _, stage := range []migration.Stage{migration.From, migration.Both} {
+	for stage, limit := range map[migration.Stage]string{migration.From: "64", migration.Both: "1024"} {
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()
-			a := start(t, onFiles(t, "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_STAGE="+string(stage), "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=memory"),
-				"run", "job", "--", "sleep", "3000")
+			env := onFiles(t, "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_STAGE="+string(stage), "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=memory")
+			a := program(t, env, "sh", "-c", "ulimit -n "+limit+`; exec "$0" run job -- sleep 3000`, binary)
+			a.run()
 			a.says("leads")
 			testbed.Eventually(t, patience, "the guard of the command has the lock", func() error {
 				files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", a.descendants()["elect-guard"]))
