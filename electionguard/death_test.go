@@ -136,21 +136,19 @@ func TestAGuardWaitsNoLongerThanTheLeasesLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := startGuarded(t, "TTL=1s", "CHILD_FIRST=1")
-			guards := p.guards()
-			if len(guards) != 1 {
-				t.Fatalf("the guards are %v, want one", guards)
-			}
-			end(p)
-			testbed.Eventually(t, 30*time.Second, "the guard ends", func() error {
-				if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", guards[0])); len(stat) > 0 && !strings.Contains(string(stat), ") Z ") {
-					return fmt.Errorf("guard %d is there", guards[0])
-				}
-				return nil
-			})
+			p := startGuarded(t, "TTL=1s", "CHILD_FIRST=1", "STDERR=full")
+			p.wantGuardEnds(func() { end(p) })
 			p.wantNothing("after the leases have expired")
 		})
 	}
+}
+
+// Nobody reads its messages, and the pipe is full. It ends all the same, and the container that waits for it.
+func TestAGuardThatNobodyReadsEnds(t *testing.T) {
+	t.Parallel()
+	p := startGuarded(t, "STDERR=full")
+	p.wantGuardEnds(p.kill)
+	p.wantReleased(released)
 }
 
 // The guard of a second manager does not hold the pipe of the first.

@@ -195,7 +195,9 @@ func startGuarded(t *testing.T, environ ...string) *guarded {
 	}
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Env = append(os.Environ(), append(environ, "GUARDED="+p.ledger)...)
-	p.cmd.Stderr = os.Stderr
+	if p.cmd.Stderr = os.Stderr; slices.Contains(environ, "STDERR=full") {
+		p.cmd.Stderr = testbed.FullPipe(t)
+	}
 	in, err := p.cmd.StdinPipe()
 	testbed.NoError(t, err)
 	out, err := p.cmd.StdoutPipe()
@@ -270,6 +272,22 @@ func (p *guarded) wantNothing(while string) {
 			p.t.Fatalf("%s: the guard has released %q", while, got)
 		}
 	}
+}
+
+// wantGuardEnds waits until the guard has ended after the program was ended.
+func (p *guarded) wantGuardEnds(end func()) {
+	p.t.Helper()
+	guards := p.guards()
+	if len(guards) != 1 {
+		p.t.Fatalf("the guards are %v, want one", guards)
+	}
+	end()
+	testbed.Eventually(p.t, 30*time.Second, "the guard ends", func() error {
+		if stat := readAll(fmt.Sprintf("/proc/%d/stat", guards[0])); stat != "" && !strings.Contains(stat, ") Z ") {
+			return fmt.Errorf("guard %d is there", guards[0])
+		}
+		return nil
+	})
 }
 
 func readAll(name string) string {

@@ -44,7 +44,7 @@ func Main(open Open) {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "electionguard:", err)
+		say(code, "%v", err)
 	}
 	os.Exit(code)
 }
@@ -166,9 +166,15 @@ func guard(open Open) error {
 	if err := s.release(h.nonce, held); err != nil {
 		return fmt.Errorf("the program has ended, and its leases were not released: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "electionguard: the program has ended; what it held is released, %v later\n",
-		time.Since(ended).Round(time.Millisecond))
+	took := time.Since(ended).Round(time.Millisecond)
+	say(0, "the program has ended; what it held is released, %v later", took)
 	return nil
+}
+
+// say writes the last line of this process, which then ends with a code, also if nobody reads standard error.
+func say(code int, format string, args ...any) {
+	time.AfterFunc(time.Second, func() { os.Exit(code) })
+	fmt.Fprintf(os.Stderr, "electionguard: "+format+"\n", args...)
 }
 
 // follow takes in what the program reports, until the pipe is closed or the program needs no guard. While the

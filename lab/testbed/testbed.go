@@ -130,6 +130,19 @@ func Eventually(t testing.TB, limit time.Duration, what string, f func() error) 
 	}
 }
 
+// FullPipe returns the writing end of a pipe that is full, and that nobody reads.
+func FullPipe(t testing.TB) *os.File {
+	t.Helper()
+	read, write, err := os.Pipe()
+	NoError(t, err)
+	t.Cleanup(func() { read.Close(); write.Close() })
+	write.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	for err == nil {
+		_, err = write.Write(make([]byte, 4096))
+	}
+	return write
+}
+
 // missing is the error for a server or program that is not installed.
 type missing struct {
 	kind Kind
