@@ -19,6 +19,7 @@ func (r *runner) campaign(m *election.Manager) (int, error) {
 	signals := make(chan os.Signal, 16)
 	catch(signals, syscall.SIGWINCH)
 	defer signal.Stop(signals)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads standard error may end before elect
 
 	m.Watch(r.watch)
 	if err := r.begin(m); err != nil {
@@ -37,7 +38,7 @@ func (r *runner) campaign(m *election.Manager) (int, error) {
 		case res := <-r.result:
 			return r.finish(m, res.code, res.err, signals)
 		case s := <-signals:
-			if r.handleSignal(s.(syscall.Signal)) {
+			if s := s.(syscall.Signal); !r.isEcho(s) && r.handleSignal(s) {
 				return r.finish(m, 0, nil, signals)
 			}
 		}
@@ -69,7 +70,7 @@ func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan
 			}
 			return code, err
 		case s := <-signals:
-			if s := s.(syscall.Signal); isTermination(s) {
+			if s := s.(syscall.Signal); isTermination(s) && !r.isEcho(s) {
 				r.say("%v again: not waiting for the release; the lease will expire", s)
 				return code, err
 			}
@@ -98,6 +99,15 @@ func (r *runner) handleSignal(s syscall.Signal) (end bool) {
 		r.child.ask <- s // the first one: it has room
 	}
 	return end
+}
+
+// isEcho reports whether a signal is the last one that asked elect to end, once more.
+func (r *runner) isEcho(s syscall.Signal) bool {
+	echo := s == r.asked && time.Since(r.askedAt) < echoTime
+	if isTermination(s) && !echo {
+		r.asked, r.askedAt = s, time.Now()
+	}
+	return echo
 }
 
 func isTermination(s syscall.Signal) bool {

@@ -2,8 +2,10 @@ package elect
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -132,6 +134,7 @@ type member struct {
 	*exec.Cmd
 	t      testing.TB
 	output lockedBuffer
+	stderr io.Writer // nil: output
 	ended  chan struct{}
 }
 
@@ -215,7 +218,7 @@ func program(t testing.TB, env []string, name string, args ...string) *member {
 
 func (m *member) run() {
 	m.t.Helper()
-	m.Stdout, m.Stderr = &m.output, &m.output
+	m.Stdout, m.Stderr = &m.output, cmp.Or[io.Writer](m.stderr, &m.output)
 	m.WaitDelay = 10 * time.Second
 	if err := m.Start(); err != nil {
 		m.t.Fatal(err)

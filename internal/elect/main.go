@@ -187,11 +187,15 @@ func (a *app) confirm(format string, args ...any) error {
 	return nil
 }
 
+// echoTime is for how long a signal that comes again is the same event: timeout(1) sends it to its child, and
+// then to the whole process group.
+const echoTime = 500 * time.Millisecond
+
 // untilSignal returns a context that ends at SIGINT or SIGTERM, or after limit if that is not 0. A second
 // signal ends elect at once.
 func untilSignal(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(echoTime, stop) })
 	if limit == 0 {
 		return ctx, stop
 	}

@@ -1,13 +1,16 @@
 package elect
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
+	"regexp"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -30,6 +33,9 @@ type runner struct {
 	stopLabel   func(context.Context) error             // nil: there is no label
 
 	result chan result // makes elect end; see end
+
+	asked   syscall.Signal // the last one that asked elect to end, and when
+	askedAt time.Time
 
 	mu       sync.Mutex
 	child    *child
@@ -133,6 +139,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	options := s.Options
 	// The manager waits this long for the lead function. The guard ends the command sooner.
 	options.StepDownTimeout = max(s.StepDownTimeout, s.TTL)
+	options.Logger = slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var guard *electionguard.Guard
 	if backend.CanAdopt(s.Backend) == nil {
 		if guard, err = s.config.StartGuard(); err != nil {
@@ -174,6 +181,8 @@ func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), er
 func (r *runner) watch(ev election.Event) {
 	switch {
 	case r.slots > 0 && ev.Election == r.name: // by which the processes find each other
+	case r.slots > 0 && ev.Kind == election.Vacant && ev.Previous.ID != r.id: // one event may empty all slots
+	case ev.Kind == election.Unknown && ev.Reason == election.ReasonUnreachable: // printed by Write
 	case ev.Reason == election.ReasonInvalid:
 		r.end(exitElect, ev.Err)
 	case ev.Kind == election.Elected && ev.Leading: // printed when the command has started
@@ -203,8 +212,29 @@ func (r *runner) end(code int, err error) {
 	}
 }
 
+// storeLine matches the lines of a manager's log about a time in which the store is away, or nobody can lead.
+var storeLine = regexp.MustCompile(`level=WARN .* (since|until|after)=`)
+
+// Write says a line of the manager's log about the store. What happens to the election, watch says.
+func (r *runner) Write(line []byte) (int, error) {
+	if storeLine.Match(line) {
+		r.say("%s", bytes.TrimSpace(line))
+	}
+	return len(line), nil
+}
+
+// say writes a line to standard error. If nobody reads that, elect works on, and ends when it is asked to.
 func (r *runner) say(format string, args ...any) {
-	if !r.quiet {
+	if r.quiet {
+		return
+	}
+	said := make(chan struct{})
+	go func() {
 		fmt.Fprintf(os.Stderr, "elect: "+format+"\n", args...)
+		close(said)
+	}()
+	select {
+	case <-said:
+	case <-time.After(100 * time.Millisecond):
 	}
 }

@@ -81,6 +81,48 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
+// Under timeout(1) a signal comes twice. That is one event.
+func TestASignalThatComesTwiceKillsNoCommand(t *testing.T) {
+	t.Parallel()
+	m := start(t, onFiles(t), "run", "job", "--", "sh", "-c", "trap 'sleep 0.2; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+	m.says("ready")
+	for began := time.Now(); time.Since(began) < 30*time.Millisecond; {
+		m.Process.Signal(syscall.SIGTERM)
+	}
+	if code := m.code(); code != 5 {
+		t.Errorf("code %d, expected that of the command, 5:\n%s", code, m.output.String())
+	}
+}
+
+// Nobody reads what elect says: the pipe is full, or closed. It leads, and ends when it is asked to.
+func TestElectEndsThoughNobodyReadsItsMessages(t *testing.T) {
+	t.Parallel()
+	read, closed, err := os.Pipe()
+	testbed.NoError(t, errors.Join(err, read.Close()))
+	for what, stderr := range map[string]*os.File{"full": testbed.FullPipe(t), "closed": closed} {
+		m := program(t, onFiles(t), binary, "run", "job", "--", "sh", "-c", "exec 2>&1; trap 'exit 5' TERM; while :; do echo ready; sleep 0.05; done")
+		m.stderr = stderr
+		m.run()
+		m.says("ready")
+		m.Process.Signal(syscall.SIGTERM)
+		if code := m.code(); code != 5 {
+			t.Errorf("%s: code %d, expected that of the command, 5", what, code)
+		}
+	}
+}
+
+// A store that is new, or was restarted, may keep everybody from leading for a while. Elect says why and until when, in one
+// line for all slots, and when that is over.
+func TestRunSaysWhyNobodyCanLead(t *testing.T) {
+	t.Parallel()
+	m := start(t, on(t, "redis", "ELECTION_TTL=2s", "ELECTION_REDIS_MAX_TTL=5s"), "run", "job", "--slots", "20", "--", "sleep", "300")
+	m.says("elections can be won again")
+	m.says("elect: leads")
+	if out := m.output.String(); strings.Count(out, "nobody") != 1 || !strings.Contains(out, "the store is new") || !strings.Contains(out, "until=") {
+		t.Errorf("it says:\n%s", out)
+	}
+}
+
 func TestAFollowerEndsWithCodeZero(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
@@ -138,8 +180,8 @@ func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 			want := "before its release was confirmed"
 			if signals == 2 {
 				m.says("the command has ended, code 143") // elect knows it, not only the kernel
-				m.Process.Signal(syscall.SIGTERM)
-				want = "terminated again: not waiting for the release; the lease will expire"
+				m.Process.Signal(syscall.SIGINT)
+				want = "interrupt again: not waiting for the release; the lease will expire"
 			}
 			if code := m.code(); code != 128+int(syscall.SIGTERM) || !strings.Contains(m.output.String(), want) {
 				t.Errorf("code %d, want that of sleep, and %q:\n%s", code, want, m.output.String())
