@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,8 @@ who it is or was. The code is %d if it has not happened within --wait.`, exitTim
 func (a *app) await(
 	ctx context.Context, name string, limit time.Duration, reached func(election.Event) bool,
 ) (last election.Event, err error) {
-	err = a.observing(ctx, limit, []string{name}, nil, func(ctx context.Context, m *election.Manager) error {
+	log := slog.New(slog.NewTextHandler(a.diag, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	err = a.observing(ctx, limit, []string{name}, log, func(ctx context.Context, m *election.Manager) error {
 		e := m.Election(name)
 		for last = range e.Events(ctx) {
 			if reached(last) {

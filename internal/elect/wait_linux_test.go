@@ -96,6 +96,7 @@ func TestWatchWaitsForAStoreThatIsDownAtItsStart(t *testing.T) {
 			t.Errorf("%q: code %d: %s", args, code, out)
 		}
 	}
+	start(t, env, "wait", "job").says("calls to the store fail")
 }
 
 func TestElectSaysItsVersionAndItsUsage(t *testing.T) {
