@@ -129,7 +129,8 @@ func (d *demo) start(ctx context.Context, x *node) error {
 	cmd.Env = d.environ
 	cmd.Dir = os.TempDir() // without an election.yaml
 	cmd.Stdout, cmd.Stderr = d.said, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only this process
+	// Ctrl-C must reach only this process, and the nodes end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

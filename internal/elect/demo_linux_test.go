@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,4 +21,21 @@ func TestDemoReplacesLeaders(t *testing.T) {
 	if len(left) > 0 && strings.Contains(out, left[0]) {
 		t.Errorf("it left files behind: %v", left)
 	}
+}
+
+// A second Ctrl-C ends the demo at once, and the processes that it has started.
+func TestADemoThatIsKilledLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	m := start(t, environ("TMPDIR="+testbed.TempDir(t)), "demo")
+	m.says(" leads, term ")
+	nodes := testbed.Children(m.Process.Pid, "")
+	m.Process.Kill()
+	testbed.Eventually(t, patience, "its processes end", func() error {
+		for _, pid := range nodes {
+			if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); len(stat) > 0 && !strings.Contains(string(stat), ") Z ") {
+				return fmt.Errorf("%d lives", pid)
+			}
+		}
+		return nil
+	})
 }
