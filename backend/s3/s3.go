@@ -150,8 +150,8 @@ func connect(o Options) (*object, error) {
 	return &object{api: api, url: at, Options: o, credentials: credentials}, nil
 }
 
-// load returns the SDK's configuration. The SDK repeats what was refused for this host's time of day, since it
-// knows the store's then. For all else the manager and package register know when that is right.
+// load returns the SDK's configuration. The SDK repeats what was refused for this host's time of day: then it
+// knows the store's. For all else the manager and package register know when that is right.
 func load(ctx context.Context) (aws.Config, error) {
 	quick := awshttp.NewBuildableClient().WithTimeout(2 * time.Second) // all calls wait for credentials
 	again := retry.AddWithMaxAttempts(retry.AddWithMaxBackoffDelay(aws.NopRetryer{}, time.Millisecond), 2)

@@ -18,8 +18,8 @@ const (
 	// packets without an answer, and Go would give each of them two seconds or more.
 	fallback = 250 * time.Millisecond
 
-	// dialLimit is how long a dial may take: a resolver waits 5 s for each name server that is dead. An address
-	// may take connectLimit. Then the name is looked up again: it may lead elsewhere by now.
+	// dialLimit is how long a dial may take: a resolver waits 5 s for each dead name server. An address may
+	// take connectLimit. Then the name is looked up again: it may lead elsewhere by now.
 	dialLimit, connectLimit = 20 * time.Second, 2 * time.Second
 
 	// waits is how long a connection that came too late for its call waits for the next one.
@@ -154,9 +154,9 @@ type answer struct {
 	err   error
 }
 
-// LookupHost returns the addresses of a name, last those of hosts that hang. Looking up outlives the call, too,
-// and an answer that was late serves the next calls: for the three names of a cluster a resolver with a dead
-// name server takes 15 s, if they are looked up one after the other.
+// LookupHost returns the addresses of a name, last those of hosts that hang. Looking up outlives the call,
+// too, and a late answer serves the next calls: for the three names of a cluster, one after the other, a
+// resolver with a dead name server takes 15 s.
 func (d *Dialer) LookupHost(ctx context.Context, name string) ([]string, error) {
 	a := &answer{there: make(chan struct{})}
 	if other, ok := d.answers.LoadOrStore(name, a); ok {
@@ -262,9 +262,9 @@ func (d *Dialer) DialTLS(config func() *tls.Config) func(context.Context, string
 	}
 }
 
-// RefusesTLS reports whether the text of an error says that there is no TLS with a server until somebody changes
-// something. One that does not have its certificate yet, such as a proxy that has just started, says only that
-// it has an error.
+// RefusesTLS reports whether the text of an error says that there is no TLS with a server until somebody
+// changes something. A server that does not have its certificate yet, such as a proxy that has just started,
+// says only that it has an error.
 func RefusesTLS(text string) bool {
 	return strings.Contains(text, "x509: ") ||
 		strings.Contains(text, "tls: ") && !strings.Contains(text, "remote error: tls: internal error")
