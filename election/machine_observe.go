@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -239,10 +240,10 @@ func (m *machine) unreachableAt() time.Duration {
 // leads: it leads them until its deadline.
 func (m *machine) unreachable() {
 	m.unreachableReported = true
-	if m.lastContactErr == nil && !m.outage.told { // calls do not even return, as on a disk that hangs
-		m.lastContactErr = errSilent
-		m.outage.told, m.outage.since = true, m.lastContact
-		m.emit(action{kind: doLogOutage, reason: ReasonUnreachable, since: m.lastContact, err: errSilent})
+	m.lastContactErr = cmp.Or(m.lastContactErr, errSilent)
+	if o := &m.outage; !o.told { // calls do not even return, as on a disk that hangs
+		o.told, o.since = true, min(m.lastContact, m.unreadableSince)
+		m.emit(action{kind: doLogOutage, reason: ReasonUnreachable, since: o.since, err: m.lastContactErr})
 	}
 	if c := m.inFlight[callObserve]; c != nil { // until it is answered, whatever else is
 		m.unreadableSince = min(m.unreadableSince, c.sent)

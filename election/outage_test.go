@@ -94,7 +94,7 @@ func TestAStoreThatWasNeverReachedIsSaidOnce(t *testing.T) {
 
 // Calls may not even end with their context, as on a disk that hangs. That is said, too, once.
 func TestAStoreWhoseCallsDoNotReturnIsSaid(t *testing.T) {
-	for i, kinds := range [][]callKind{nil, nil, {callObserve, callAcquire, callRenew, callRelease}} {
+	for i, kinds := range [][]callKind{nil, nil, {callObserve, callAcquire, callRenew, callRelease}, nil} {
 		others := i % 2
 		inBubble(t, fmt.Sprintf("followers: %d, %v", others, kinds), func(t *testing.T) {
 			memory := memory.New()
@@ -108,6 +108,10 @@ func TestAStoreWhoseCallsDoNotReturnIsSaid(t *testing.T) {
 			want := []string{away}
 			if others == 0 {
 				want = append(want, "lost leader")
+			}
+			for i == 3 && m.Status().Err == nil { // the first call fails
+				store.fail(errDown)
+				time.Sleep(time.Millisecond)
 			}
 			store.fail(errStuck, kinds...)
 			time.Sleep(3 * time.Minute)
