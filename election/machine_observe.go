@@ -165,7 +165,7 @@ func (m *machine) checkSameID(e *elec, alive bool) {
 // that came before the renewal, or found nobody, is repeated soon, then less and less often.
 func (m *machine) nextRead(now time.Duration, e *elec) {
 	l := e.observed
-	every := max(min(l.Renew, m.TTL), m.shortWait())
+	every := max(min(l.Renew, max(m.TTL/2, m.RenewEvery)), m.shortWait()) // or else it seems unreachable
 	switch {
 	case m.store.Push && !m.store.Poll:
 		e.readAt = now + m.TTL/2 // only to check that the store answers

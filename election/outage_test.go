@@ -132,6 +132,18 @@ func TestAStoreWhoseCallsDoNotReturnIsSaid(t *testing.T) {
 	}
 }
 
+// Who reads a store that must be polled asks it in time, though the leader renews far less often than this process would.
+func TestALeaderThatRenewsSeldomIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memory.New()
+		logs(t, memory.Backend(), Options{ID: "leader", TTL: time.Minute}, "jobs")
+		time.Sleep(time.Second)
+		_, log := logs(t, polled{memory.Backend()}, Options{TTL: 3 * time.Second, Observer: true}, "jobs")
+		time.Sleep(5 * time.Minute)
+		wantLines(t, log, "after 5 min")
+	})
+}
+
 // A leader and a follower say in each outage when it begins and when it is over, also if the store can be read, as when
 // its disk is full: nobody can be elected. A call that is repeated with success is no outage, a denial is one at once.
 func TestEachOutageIsSaidOnce(t *testing.T) {
