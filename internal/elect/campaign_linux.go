@@ -19,7 +19,6 @@ func (r *runner) campaign(m *election.Manager) (int, error) {
 	signals := make(chan os.Signal, 16)
 	catch(signals, syscall.SIGWINCH)
 	defer signal.Stop(signals)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads standard error may end before elect
 
 	m.Watch(r.watch)
 	if err := r.begin(m); err != nil {

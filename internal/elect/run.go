@@ -2,6 +2,7 @@ package elect
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,7 @@ elect run import --slots 3 -- echo one of three`),
 				conf.Election.ID = o.id
 			}
 			a.code, err = run(c.Context(), conf, args[0], args[1:], o)
+			time.AfterFunc(time.Second, func() { os.Exit(a.code) }) // also if nobody reads the error
 			return err
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"sync"
 	"syscall"
@@ -53,6 +54,7 @@ type result struct {
 
 // run is the command "elect run". It returns the exit code.
 func run(ctx context.Context, c *config.Config, name string, command []string, o runOptions) (int, error) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads standard error may end before elect
 	if err := backend.CheckName(name); err != nil {
 		return exitElect, err
 	}

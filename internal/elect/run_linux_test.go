@@ -108,6 +108,12 @@ func TestElectEndsThoughNobodyReadsItsMessages(t *testing.T) {
 		if code := m.code(); code != 5 {
 			t.Errorf("%s: code %d, expected that of the command, 5", what, code)
 		}
+		m = program(t, onFiles(t), binary, "run", "job", "--", "no-such-command")
+		m.stderr = stderr
+		m.run()
+		if code := m.code(); code != exitNotFound {
+			t.Errorf("%s: code %d after an error, expected %d", what, code, exitNotFound)
+		}
 	}
 }
 
