@@ -133,7 +133,7 @@ func files(t testing.TB, dir string) []string {
 // Whoever asks whether somebody leads locks the directory for a moment, and so does the next one.
 func TestProcessesThatBeginAtOnceAreNoLeaders(t *testing.T) {
 	dir := memoryDir(t)
-	for range 200 {
+	for range 60 {
 		var all sync.WaitGroup
 		for range 8 {
 			r := opened(t, dir)

@@ -91,10 +91,13 @@ func (s *store) Close() error {
 // What cannot be believed is read again: the first value is there before anybody locks the directory, but it
 // may have come after a reading, and others that ask whether the directory is locked lock it for a moment.
 func (s *store) current(ctx context.Context) (c content, in *os.Root, err error) {
-	for range 5 {
+	for try := 1; ; try++ {
 		c, in, err = s.currently()
-		if err == nil {
+		switch {
+		case err == nil:
 			return c, in, ctx.Err()
+		case try == 5:
+			return c, in, err
 		}
 		select {
 		case <-ctx.Done():
@@ -102,7 +105,6 @@ func (s *store) current(ctx context.Context) (c content, in *os.Root, err error)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return c, in, err
 }
 
 func (s *store) currently() (c content, in *os.Root, err error) {

@@ -1,6 +1,7 @@
 package elect
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"time"
@@ -60,7 +61,9 @@ elect run import --slots 3 -- echo one of three`),
 				conf.Election.ID = o.id
 			}
 			a.code, err = run(c.Context(), conf, args[0], args[1:], o)
-			time.AfterFunc(time.Second, func() { os.Exit(a.code) }) // also if nobody reads the error
+			if err != nil { // elect ends also if nobody reads that
+				time.AfterFunc(time.Second, func() { os.Exit(cmp.Or(a.code, exitElect)) })
+			}
 			return err
 		},
 	}

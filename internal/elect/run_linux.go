@@ -183,7 +183,6 @@ func lockOf(b backend.Backend) (lock func(election string) (*os.File, error), er
 func (r *runner) watch(ev election.Event) {
 	switch {
 	case r.slots > 0 && ev.Election == r.name: // by which the processes find each other
-	case r.slots > 0 && ev.Kind == election.Vacant && ev.Previous.ID != r.id: // one event may empty all slots
 	case ev.Kind == election.Unknown && ev.Reason == election.ReasonUnreachable: // printed by Write
 	case ev.Reason == election.ReasonInvalid:
 		r.end(exitElect, ev.Err)
@@ -197,6 +196,7 @@ func (r *runner) watch(ev election.Event) {
 		// No news, unless it has moved.
 	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
 		r.say("no longer leads %q: %s", ev.Election, ev.Why())
+	case ev.Kind == election.Vacant && r.slots > 0 && ev.Err == nil: // one event may empty all slots
 	case ev.Kind == election.Vacant:
 		r.say("nobody leads %q: %s", ev.Election, ev.Why())
 	case ev.Kind == election.Unknown:
