@@ -52,6 +52,14 @@ func Class(err error) error {
 	return ErrUnavailable
 }
 
+// Describe returns the words of an error for a call about n elections: renew "jobs", or renew 3 leases.
+func Describe(verb string, n int, first string) string {
+	if n == 1 {
+		return fmt.Sprintf("%s %q", verb, first)
+	}
+	return fmt.Sprintf("%s %d leases", verb, n)
+}
+
 // Join is errors.Join for the items of one call, of which there may be thousands: the text is one line, with
 // the first errors and the number of the others.
 func Join(errs ...error) error {

@@ -11,7 +11,7 @@ import (
 
 // Acquire implements [backend.Backend]. It writes each Lease by itself, some of them at the same time.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	what := about("acquire", len(bids), bids[0].Election)
+	what := backend.Describe("acquire", len(bids), bids[0].Election)
 	if err := b.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 func (b *Backend) renew(
 	ctx context.Context, verb string, held []backend.Held, mark bool,
 ) ([]backend.Answer, error) {
-	if err := b.enter(ctx, about(verb, len(held), held[0].Election), held[0].Holder.Nonce); err != nil {
+	if err := b.enter(ctx, backend.Describe(verb, len(held), held[0].Election), held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	return b.answer(ctx, verb, len(held), func(i int) (string, decision) {
@@ -107,7 +107,7 @@ func later(before time.Time, renew time.Duration) time.Time {
 
 // Release implements [backend.Backend]. Members of client-go may lead over vacant records at once, too.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	what := about("release", len(held), held[0].Election)
+	what := backend.Describe("release", len(held), held[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (b *Backend) Adopt(nonce backend.Nonce, _ []backend.Held) error {
 
 // Request implements [backend.Backend]. It writes the record once more, and leaves the spec alone.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	what := about("request", len(requests), requests[0].Election)
+	what := backend.Describe("request", len(requests), requests[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}

@@ -256,11 +256,3 @@ func (b *Backend) wrap(what string, err error) error {
 	}
 	return fmt.Errorf("kubernetes: %s: %w", what, b.fail(err))
 }
-
-// about describes a call in errors.
-func about(verb string, n int, first string) string {
-	if n == 1 {
-		return fmt.Sprintf("%s %q", verb, first)
-	}
-	return fmt.Sprintf("%s %d leases", verb, n)
-}

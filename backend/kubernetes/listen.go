@@ -25,7 +25,7 @@ type watch struct {
 // Listen implements [backend.Backend]. It returns at once for anything but a renewal, and a moment after the
 // first of several renewals, so that a leader of many elections does not wake its followers for each.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	what := about("listen to", len(seen), seen[0].Election)
+	what := backend.Describe("listen to", len(seen), seen[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}

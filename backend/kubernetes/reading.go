@@ -218,7 +218,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 
 // Observe implements [backend.Backend] with a reading, unless the watch has just told of a change.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	what := about("observe", len(seen), seen[0].Election)
+	what := backend.Describe("observe", len(seen), seen[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return nil, err
 	}

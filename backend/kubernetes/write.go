@@ -142,7 +142,7 @@ func (b *Backend) answer(
 		}
 		switch {
 		case err != nil:
-			answers[i].Err = b.wrap(about(verb, 1, election), err)
+			answers[i].Err = b.wrap(backend.Describe(verb, 1, election), err)
 		case written:
 			answers[i] = backend.Answer{Lease: s.Lease, Outcome: backend.Granted, ValidFor: s.TTL}
 		default:

@@ -21,7 +21,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 
 	a := b.newAcquiring(bids)
 	err := a.run(ctx)
-	err = b.fail(about("acquire", len(bids), bids[0].Election), err)
+	err = b.fail(backend.Describe("acquire", len(bids), bids[0].Election), err)
 	setErrors(a.answers, err)
 	return a.answers, err
 }
@@ -171,7 +171,7 @@ func (a *acquiring) refuse(ctx context.Context, i int, st *state) {
 		// This process may lead by that lease.
 	case leftover, a.late[i]:
 		if err := b.release(ctx, []backend.Held{{Election: election, End: backend.Failed}}); err != nil {
-			a.answers[i] = backend.Answer{Err: b.fail(about("acquire", 1, election), err)}
+			a.answers[i] = backend.Answer{Err: b.fail(backend.Describe("acquire", 1, election), err)}
 		}
 	default:
 		b.forget(election, 0)
@@ -269,7 +269,7 @@ func (a *acquiring) write(
 			a.apart = a.apart || r.Err != nil // rights may be missing for some of them only
 		case err == nil:
 			for _, g := range part {
-				a.answers[g.bid].Err = b.fail(about("acquire", len(part), g.record.Election), r.Err)
+				a.answers[g.bid].Err = b.fail(backend.Describe("acquire", len(part), g.record.Election), r.Err)
 			}
 		}
 	}

@@ -105,14 +105,6 @@ func (b *Backend) fail(what string, err error) error {
 	return fmt.Errorf("%s: %s: %w", b.limits.Name, what, err)
 }
 
-// about describes a call in errors.
-func about(verb string, n int, first string) string {
-	if n == 1 {
-		return fmt.Sprintf("%s %q", verb, first)
-	}
-	return fmt.Sprintf("%s %d leases", verb, n)
-}
-
 // setErrors sets err in the answers that have no outcome.
 func setErrors(answers []backend.Answer, err error) {
 	for i := range answers {

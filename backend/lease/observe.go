@@ -20,7 +20,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	}
 	_, states, err := b.read(ctx, namesOf(seen, electionOf))
 	if err != nil {
-		return nil, b.fail(about("observe", len(seen), seen[0].Election), err)
+		return nil, b.fail(backend.Describe("observe", len(seen), seen[0].Election), err)
 	}
 	for i := range states {
 		if seen[i].Version == "" || states[i].Differs(seen[i]) {
@@ -52,7 +52,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return b.fail(about("listen to", len(seen), seen[0].Election), err)
+	return b.fail(backend.Describe("listen to", len(seen), seen[0].Election), err)
 }
 
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {

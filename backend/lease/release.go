@@ -19,7 +19,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err == nil {
 		err = b.release(ctx, held)
 	}
-	return b.fail(about("release", len(held), held[0].Election), err)
+	return b.fail(backend.Describe("release", len(held), held[0].Election), err)
 }
 
 // release ends leases, and stops bids that may still be on their way.

@@ -40,7 +40,7 @@ func (r *renewing) call(ctx context.Context, verb string) ([]backend.Answer, err
 		defer unlock()
 		err = r.run(ctx)
 	}
-	err = b.fail(about(verb, len(r.held), first.Election), err)
+	err = b.fail(backend.Describe(verb, len(r.held), first.Election), err)
 	setErrors(r.answers, err)
 	return r.answers, err
 }
@@ -191,7 +191,7 @@ func (r *renewing) rewrite(ctx context.Context, part []int) error {
 			g := b.markHeld(records[n], res.Items[0])
 			r.answers[i] = g.answer(r.held[i].Election, r.held[i].TTL, b.currentSession())
 		case res.Outcome == backend.Unknown && err == nil:
-			r.answers[i].Err = b.fail(about("renew", 1, r.held[i].Election), res.Err)
+			r.answers[i].Err = b.fail(backend.Describe("renew", 1, r.held[i].Election), res.Err)
 		}
 	}
 	return err

@@ -14,7 +14,7 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	if err := b.Enter(""); err != nil {
 		return err
 	}
-	return b.fail(about("request", len(requests), requests[0].Election), b.request(ctx, requests))
+	return b.fail(backend.Describe("request", len(requests), requests[0].Election), b.request(ctx, requests))
 }
 
 func (b *Backend) request(ctx context.Context, requests []backend.Request) error {

@@ -6,9 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -53,7 +53,8 @@ func (d *driver) openPool(o Options) (err error) {
 	c.Timeout, c.WriteTimeout = cmp.Or(c.Timeout, ioTimeout), cmp.Or(c.WriteTimeout, ioTimeout)
 	c.ReadTimeout = max(c.ReadTimeout, loginLimit)
 	if c.Net = cmp.Or(c.Net, "tcp"); c.Net == "tcp" {
-		c.Addr = withPort(cmp.Or(c.Addr, "127.0.0.1"))
+		one := strings.NewReplacer("[[", "[", "]]", "]") // the driver makes [[::1]]:3306 of [::1]
+		c.Addr = client.WithPort(cmp.Or(one.Replace(c.Addr), "127.0.0.1"), "3306")
 		if c.DialFunc == nil {
 			c.DialFunc = new(client.Dialer).DialContext
 		}
@@ -62,7 +63,7 @@ func (d *driver) openPool(o Options) (err error) {
 	c.MultiStatements, c.InterpolateParams = true, true
 	c.RejectReadOnly = false      // reading detects a read-only server
 	c.MaxAllowedPacket = 64 << 20 // no message is as large as a server's limit
-	c.Logger = &mysql.NopLogger{} // it would log errors of connections, which are returned as well
+	c.Logger = &d.alert           // of errors of connections, most of which are returned as well
 	if !strings.Contains(c.ConnectionAttributes, "program_name:") {
 		c.ConnectionAttributes = strings.Trim(c.ConnectionAttributes+",program_name:"+client.Name(), ",")
 	}
@@ -92,15 +93,6 @@ func parse(dsn string) (c *mysql.Config, err error) {
 	return mysql.ParseDSN(strings.TrimSpace(dsn))
 }
 
-// withPort returns an address with its port. The driver makes [[::1]]:3306 of [::1], which leads nowhere.
-func withPort(address string) string {
-	host, port, err := net.SplitHostPort(strings.NewReplacer("[[", "[", "]]", "]").Replace(address))
-	if err != nil {
-		host, port = strings.Trim(address, "[]"), "3306"
-	}
-	return net.JoinHostPort(host, port)
-}
-
 // dsnError is an error of the driver without the password. Most of its errors quote parts of the DSN, which
 // include the password if an @ or a slash is missing.
 func dsnError(err error) error {
@@ -116,9 +108,23 @@ type conn struct{ *sql.Conn }
 
 func (c conn) drop() { client.DropConn(c.Conn) }
 
+// An alert is why a server has refused the certificate of this process. With TLS 1.3 it comes after the
+// handshake, and the driver only logs it.
+type alert struct{ atomic.Value }
+
+// Print implements [mysql.Logger].
+func (a *alert) Print(v ...any) {
+	if text := fmt.Sprint(v[len(v)-1]); client.RefusesTLS(text) {
+		a.Store(text)
+	}
+}
+
 // open returns a new connection, which is set up for calls, or to wait for notifications.
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
+		if refused, _ := d.alert.Swap("").(string); refused != "" {
+			err = fmt.Errorf("%w: %s", err, refused)
+		}
 		return c, err
 	}
 	err = d.setUp(ctx, c, waits)

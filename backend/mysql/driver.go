@@ -24,6 +24,7 @@ type driver struct {
 	relational.Driver
 	db       *sql.DB
 	ownDB    bool
+	alert    alert
 	conns    client.Pool[conn]
 	notifier notifier
 }

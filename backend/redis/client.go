@@ -30,9 +30,7 @@ func (d *driver) connect(o Options) error {
 	}
 	var addresses []string
 	for i, a := range o.Addresses {
-		if _, _, err := net.SplitHostPort(a); err != nil {
-			a = net.JoinHostPort(strings.Trim(a, "[]"), port)
-		}
+		a = client.WithPort(a, port)
 		host, port, err := net.SplitHostPort(a)
 		_, notIP := netip.ParseAddr(host)
 		if err != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") ||

@@ -130,10 +130,7 @@ func NewAccess(o Options) (*Access, error) {
 
 // address returns a server with its port, and whether it is on this host.
 func address(server string) (hostPort string, loopback bool, err error) {
-	hostPort = server
-	if _, _, err := net.SplitHostPort(server); err != nil {
-		hostPort = net.JoinHostPort(strings.Trim(server, "[]"), "2181")
-	}
+	hostPort = client.WithPort(server, "2181")
 	host, port, err := net.SplitHostPort(hostPort)
 	switch {
 	case strings.ContainsAny(server, "@/"): // there may be a password in it
