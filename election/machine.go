@@ -56,7 +56,8 @@ type machine struct {
 	reached             bool          // the store has answered a call without an error, once
 	unreadableSince     time.Duration // when the failing readings began; never: readings work
 	unreachableReported bool          // watchers were told that the store is unreachable
-	outage              outage
+	away, denial        outage
+	succeedAt           time.Duration // when the store was last said to be no longer away
 	doubt               doubt
 	priorities          priorities
 	wakeAt              time.Duration // what next returned after the last step

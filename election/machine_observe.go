@@ -241,9 +241,10 @@ func (m *machine) unreachableAt() time.Duration {
 func (m *machine) unreachable() {
 	m.unreachableReported = true
 	m.lastContactErr = cmp.Or(m.lastContactErr, errSilent)
-	if o := &m.outage; !o.told { // calls do not even return, as on a disk that hangs
+	o, reason := &m.away, storeReason(m.lastContactErr)
+	if !o.told && reason == ReasonUnreachable { // calls do not even return, as on a disk that hangs
 		o.told, o.since = true, min(m.lastContact, m.unreadableSince)
-		m.emit(action{kind: doLogOutage, reason: ReasonUnreachable, since: o.since, err: m.lastContactErr})
+		m.emit(action{kind: doLogOutage, reason: reason, since: o.since, err: m.lastContactErr})
 	}
 	if c := m.inFlight[callObserve]; c != nil { // until it is answered, whatever else is
 		m.unreadableSince = min(m.unreadableSince, c.sent)

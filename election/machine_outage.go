@@ -11,20 +11,17 @@ import (
 // a grant: once when it begins, and once when it is over.
 
 // An outage is a time in which calls of some kind fail: a store whose disk is full, or that refuses writes,
-// may still be read.
+// may still be read. A machine has two, of stores that are away and of denials, since a denial may last.
 type outage struct {
 	told    bool          // it was logged
-	denied  bool          // so was a denial
-	since   time.Duration // of an outage that was logged: when the first call was sent that has failed
+	since   time.Duration // of one that was logged: when the first call was sent that has failed
+	last    time.Duration // when the last one has failed
 	failing [callKinds]streak
 }
 
 // A streak is of calls of one kind that have failed, the first of which was sent at since. The zero value is
 // none.
-type streak struct {
-	since, last time.Duration
-	denied      bool // perhaps for one election only
-}
+type streak struct{ since, last time.Duration }
 
 // noteOutage notes what a reply says of an outage. A call about several elections may be denied for some of
 // them.
@@ -49,37 +46,34 @@ func (m *machine) noteOutage(now time.Duration, r *reply) {
 // noteFailure notes a call that has failed. One that is repeated with success is not worth a line, a denial
 // is. What the store never accepts is reported to those who have asked for it.
 func (m *machine) noteFailure(now time.Duration, c *call, err error) {
-	f, o := &m.outage.failing[c.kind], &m.outage
-	if !m.fails(now, c.kind) {
-		*f = streak{since: c.sent}
-	}
-	f.last = now
-	a := action{kind: doLogOutage, reason: ReasonUnreachable, since: f.since, err: err}
+	o, reason := &m.away, ReasonUnreachable
 	switch class := backend.Class(err); {
-	case class == backend.ErrUnavailable && (o.told || now-f.since < m.RenewEvery),
-		class == backend.ErrInvalid && c.kind == callAcquire:
+	case class == backend.ErrInvalid && c.kind == callAcquire:
 		return
 	case class != backend.ErrUnavailable:
-		f.denied = true
-		if o.denied {
-			return
-		}
-		o.denied, a.reason = true, ReasonDenied
+		m.away.failing[c.kind] = streak{}
+		o, reason = &m.denial, ReasonDenied
 	}
-	if !o.told {
-		o.told, o.since = true, f.since
+	f := &o.failing[c.kind]
+	if !m.fails(now, o, c.kind) {
+		*f = streak{since: c.sent}
 	}
-	m.emit(a)
+	f.last, o.last = now, now
+	if o.told || o == &m.away && now-f.since < m.RenewEvery {
+		return
+	}
+	o.told, o.since = true, f.since
+	m.emit(action{kind: doLogOutage, reason: reason, since: f.since, err: err})
 }
 
 // fails reports whether calls of kind k fail. Those that were not repeated for two TTLs are no longer needed,
 // or no longer denied.
-func (m *machine) fails(now time.Duration, k callKind) bool {
-	f, c := m.outage.failing[k], m.inFlight[k]
-	if c != nil && c.timeout > 0 && k != callHealth && now > c.sent+c.timeout { // it does not even return
+func (m *machine) fails(now time.Duration, o *outage, k callKind) bool {
+	f, c, away := o.failing[k], m.inFlight[k], o == &m.away
+	if away && c != nil && c.timeout > 0 && k != callHealth && now > c.sent+c.timeout { // it hangs
 		return true
 	}
-	return f != streak{} && now-f.last < 2*m.TTL && (f.denied || m.needs(now, k))
+	return f != streak{} && now-f.last < 2*m.TTL && (!away || m.needs(now, k))
 }
 
 // needs reports whether this process has a use for calls of kind k. Who leads all elections needs no
@@ -103,26 +97,35 @@ func (m *machine) isHeld(now time.Duration, e *elec) bool {
 	return e.hasObserved && !l.Vacant() && (l.ObserveFor < 0 || now < e.unchangedSince+l.ObserveFor)
 }
 
-// noteAnswer notes a call that was answered. An outage ends when no kind of call fails. Where leases can be
-// granted or renewed, nobody is kept from leading by other writes that fail. An answer about one election
-// does not say that another is no longer denied.
+// noteAnswer notes a call that was answered. Where leases can be granted or renewed, nobody is kept from
+// leading by other writes that fail. An answer about one election does not say that another is no longer
+// denied: after an outage, that shows within two TTLs, and is said unless the end of the outage was.
 func (m *machine) noteAnswer(now time.Duration, k callKind) {
-	still := false
 	for other := range callKinds {
-		f := &m.outage.failing[other]
 		write := other == callRelease || other == callRequest || other == callAnnounce
-		if !f.denied && (other == k || write && (k == callAcquire || k == callRenew)) {
-			*f = streak{}
+		if other == k || write && (k == callAcquire || k == callRenew) {
+			m.away.failing[other] = streak{}
 		}
-		still = still || m.fails(now, other)
 	}
-	if still {
-		return
+	if m.ends(now, &m.away) {
+		m.succeedAt = now
+		m.emit(action{kind: doLogOver, text: "calls to the store succeed again", since: m.away.since})
 	}
-	if m.outage.told {
-		m.emit(action{kind: doLogOver, text: "calls to the store succeed again", since: m.outage.since})
+	if !m.away.told && now-m.succeedAt > 2*m.TTL && m.ends(now, &m.denial) && m.denial.last > m.succeedAt {
+		m.emit(action{kind: doLogOver, text: "calls to the store succeed again", since: m.denial.since})
 	}
-	m.outage.told, m.outage.denied = false, false
+}
+
+// ends ends an outage that was logged if no kind of call fails, and reports whether it has.
+func (m *machine) ends(now time.Duration, o *outage) bool {
+	for k := range callKinds {
+		if m.fails(now, o, k) {
+			return false
+		}
+	}
+	told := o.told
+	o.told = false
+	return told
 }
 
 // A doubt is a time in which elections cannot be won, because the store may have lost a grant. The zero value

@@ -194,15 +194,56 @@ func eachOutageIsSaidOnce(t *testing.T, elections []string, leads bool, err erro
 
 // A server that was away and then denies, say because its password was replaced, says two things, and one end.
 func TestAnOutageThatBecomesADenialEndsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := scripted()
-		_, log := logs(t, store, Options{}, "jobs")
-		for _, err := range []error{nil, errDown, errFull, errDown, nil} {
-			store.fail(err)
+	for _, errs := range [][]error{{nil, errDown, errFull, errDown, nil}, {nil, errDown, errFull, nil}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := scripted()
+			_, log := logs(t, store, Options{}, "jobs")
+			for _, err := range errs {
+				store.fail(err)
+				time.Sleep(time.Minute)
+			}
+			wantLines(t, log, "at the end", away, "lost leader", denial, again)
+		})
+	}
+}
+
+// A denial that lasts, of one election or of one kind of call, hides no outage, and no outage its end.
+func TestADenialThatLastsHidesNoOutage(t *testing.T) {
+	for what, kind := range map[string]callKind{"of one election": callAcquire, "of notifications": callListen} {
+		inBubble(t, what, func(t *testing.T) {
+			var denied atomic.Bool
+			memory := memory.New()
+			store := &script{Backend: memory.Backend()}
+			store.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+				if denied.Load() && bids[0].Election == "secret" {
+					return []backend.Answer{{Err: errFull}}, nil
+				}
+				return store.Backend.Acquire(ctx, bids)
+			}
+			set := func(err error, lasts bool) { // the store is away for err, or that denial lasts
+				denied.Store(lasts && kind == callAcquire)
+				if store.fail(err); lasts && kind == callListen {
+					store.fail(errFull, callListen)
+				}
+				time.Sleep(5 * time.Minute)
+			}
+			logs(t, memory.Backend(), Options{ID: "other"}, "elsewhere")
+			set(nil, true)
+			_, log := logs(t, store, Options{Observer: kind == callListen}, "secret", "elsewhere")
 			time.Sleep(time.Minute)
-		}
-		wantLines(t, log, "at the end", away, "lost leader", denial, again)
-	})
+			want := []string{denial}
+			wantLines(t, log, "before the outage", want...)
+			for range 2 {
+				set(errDown, false)
+				wantLines(t, log, "in the outage", append(want, away)...)
+				set(nil, true)
+				want = append(want, away, again)
+				wantLines(t, log, "after the outage", want...)
+			}
+			set(nil, false)
+			wantLines(t, log, "at the end", append(want, again)...)
+		})
+	}
 }
 
 // One election is denied for ever, and another answered. That is no end; when it is allowed, it is.

@@ -75,7 +75,8 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 func (b *Backend) renew(
 	ctx context.Context, verb string, held []backend.Held, mark bool,
 ) ([]backend.Answer, error) {
-	if err := b.enter(ctx, backend.Describe(verb, len(held), held[0].Election), held[0].Holder.Nonce); err != nil {
+	what := backend.Describe(verb, len(held), held[0].Election)
+	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	return b.answer(ctx, verb, len(held), func(i int) (string, decision) {

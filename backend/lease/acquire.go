@@ -268,8 +268,9 @@ func (a *acquiring) write(
 			}
 			a.apart = a.apart || r.Err != nil // rights may be missing for some of them only
 		case err == nil:
+			failed := b.fail(backend.Describe("acquire", len(part), part[0].record.Election), r.Err)
 			for _, g := range part {
-				a.answers[g.bid].Err = b.fail(backend.Describe("acquire", len(part), g.record.Election), r.Err)
+				a.answers[g.bid].Err = failed
 			}
 		}
 	}
