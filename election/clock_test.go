@@ -119,6 +119,8 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 				got = a.reason
 			case a.kind == doEvent && a.state.kind == Unknown && c.want == ReasonDeadline:
 				t.Errorf("%s: watchers are told %q when it continues", what, a.state.reason)
+			case a.kind == doLogOutage && c.want == ReasonDeadline:
+				t.Errorf("%s: the log says when it continues that calls fail: %v", what, a.err)
 			}
 		}
 		if got != c.want {

@@ -59,8 +59,8 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 		*f = streak{since: c.sent}
 	}
 	f.last, o.last = now, now
-	if o.told || o == &m.away && now-f.since < m.RenewEvery {
-		return
+	if o.told || o == &m.away && now-max(f.since, m.resumedAt) < m.RenewEvery {
+		return // or this process was stopped, and tries again
 	}
 	o.told, o.since = true, f.since
 	m.emit(action{kind: doLogOutage, reason: reason, since: f.since, err: err})
@@ -70,7 +70,8 @@ func (m *machine) noteFailure(now time.Duration, c *call, err error) {
 // or no longer denied.
 func (m *machine) fails(now time.Duration, o *outage, k callKind) bool {
 	f, c, away := o.failing[k], m.inFlight[k], o == &m.away
-	if away && c != nil && c.timeout > 0 && k != callHealth && now > c.sent+c.timeout { // it hangs
+	limited := c != nil && c.timeout > 0 && k != callHealth
+	if away && limited && now > max(c.sent, m.resumedAt)+c.timeout { // it hangs
 		return true
 	}
 	return f != streak{} && now-f.last < 2*m.TTL && (!away || m.needs(now, k))
