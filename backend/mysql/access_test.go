@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -186,6 +187,11 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 		tenant := l.tenant(t)
 		l.Exec(t, "REVOKE CREATE ON "+tenant+".* FROM "+l.userAtHost(t), "CREATE TABLE old_item (kind VARBINARY(7), name VARBINARY(255))")
 		with := func(change func(*mysql.Config)) Options { return Options{Config: clone(l.User, change)} }
+		set := func(name, value string) Options {
+			return with(func(c *mysql.Config) { c.Params = map[string]string{name: value} })
+		}
+		l.withTable(t, "orphan")
+		l.Exec(t, "CREATE DEFINER='gone'@'%' TRIGGER gone BEFORE INSERT ON orphan_item FOR EACH ROW SET @x = 1")
 		nowhere := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.DBName = "" }))
 		secured := l.account(t, "secured", "127.0.0.1")
 		l.Exec(t, "ALTER USER "+account(secured.User, "127.0.0.1")+" REQUIRE SSL")
@@ -197,7 +203,15 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 			"a wrong password":                  {with(func(c *mysql.Config) { c.Passwd = canary }), backend.ErrDenied, "user, password or host are wrong"},
 			"an account that needs TLS":         {Options{Config: secured}, backend.ErrDenied, "tls=true"},
 			"a schema that is not":              {with(func(c *mysql.Config) { c.DBName, c.User, c.Passwd = "nowhere", "root", l.Admin.Passwd }), backend.ErrDenied, "CREATE DATABASE"},
-			"a setting that is not":             {with(func(c *mysql.Config) { c.Params = map[string]string{"nonsense": "1"} }), backend.ErrDenied, "nonsense"},
+			"a setting that is not":             {set("nonsense", "1"), backend.ErrDenied, "nonsense"},
+			"a setting of the server":           {set("max_connections", "5"), backend.ErrDenied, "SET GLOBAL"},
+			"a setting that is fixed":           {set("version", "'x'"), backend.ErrDenied, "read only variable"},
+			"a time zone that is not loaded":    {set("time_zone", "'Mars/Base'"), backend.ErrDenied, "time zone"},
+			"a collation of another server":     {set("collation_connection", "'utf8mb4_none_ci'"), backend.ErrDenied, "collation"},
+			"a collation of no server":          {with(func(c *mysql.Config) { c.Apply(mysql.Charset("utf8mb4", "utf8mb4_none_ci")) }), backend.ErrDenied, "collation"},
+			"a language that is not":            {set("lc_time_names", "'xx_XX'"), backend.ErrDenied, "locale"},
+			"a pool of small messages":          {Options{DB: testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.MaxAllowedPacket = 999 }))}, backend.ErrDenied, "MaxAllowedPacket"},
+			"a trigger of nobody":               {Options{Config: l.User, Prefix: "orphan"}, backend.ErrDenied, "definer"},
 			"nobody at that address":            {with(func(c *mysql.Config) { c.Addr, c.Passwd = "127.0.0.1:1", canary }), backend.ErrUnavailable, "refused"},
 			"a server that is not trusted":      {with(func(c *mysql.Config) { c.TLSConfig = "true"; c.Passwd = canary }), backend.ErrDenied, ""},
 			"a pool that selects no schema":     {Options{DB: nowhere}, backend.ErrDenied, "name the schema"},
@@ -211,6 +225,24 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 		}
 		candidate(t, backendOn(t, Options{DB: nowhere, Schema: l.Name})).Leads("jobs")
 	})
+}
+
+// What answers may be no MySQL server. The driver panics at the first message of the X protocol, and has no words for others.
+func TestAnEndpointThatSpeaksOtherwiseIsNamed(t *testing.T) {
+	for what, greeting := range map[string]string{"the X protocol": "\x05\x00\x00\x00\x0b\x08\x05\x1a\x00", "SSH": "SSH-2.0-OpenSSH_9.2\r\n", "a web server": "HTTP/1.1 400 Bad Request\r\n\r\n"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		testbed.NoError(t, err)
+		defer l.Close()
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				c.Write([]byte(greeting))
+			}
+		}()
+		_, err = open(t, Options{Config: &mysql.Config{Addr: l.Addr().String(), DBName: "app"}}).Read(t.Context(), nil)
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "does not speak MySQL's protocol") {
+			t.Errorf("%s: %v; want ErrDenied that says so", what, err)
+		}
+	}
 }
 
 // Somebody else's lock goes away by itself, and the error says that it is one.

@@ -20,13 +20,12 @@ import (
 )
 
 const (
-	maxConns      = 3                // of one Backend, besides one that waits: one, unless that is slow
-	minPool       = 2                // of the program's pool: one is kept, and another one waits
-	connLifetime  = 30 * time.Second // those of calls follow a DNS name or a proxy that has moved
-	ioTimeout     = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
-	loginLimit    = 15 * time.Second // for an answer: a server looks up the client's name before the first
-	blockedWithin = 2 * time.Second  // see blocked
-	schemaHint    = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
+	maxConns     = 3                // of one Backend, besides one that waits: one, unless that is slow
+	minPool      = 2                // of the program's pool: one is kept, and another one waits
+	connLifetime = 30 * time.Second // those of calls follow a DNS name or a proxy that has moved
+	ioTimeout    = 5 * time.Second  // where the user set none; each call has its own, shorter deadline
+	loginLimit   = 15 * time.Second // for an answer: a server looks up the client's name before the first
+	schemaHint   = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 )
 
 // openPool makes the pool, which dials when it is used.
@@ -56,7 +55,7 @@ func (d *driver) openPool(o Options) (err error) {
 		one := strings.NewReplacer("[[", "[", "]]", "]") // the driver makes [[::1]]:3306 of [::1]
 		c.Addr = client.WithPort(cmp.Or(one.Replace(c.Addr), "127.0.0.1"), "3306")
 		if c.DialFunc == nil {
-			c.DialFunc = new(client.Dialer).DialContext
+			c.DialFunc = (&client.Dialer{Greeting: greeting}).DialContext
 		}
 	}
 	d.Location = clean.Location(d.Table.Schema+"/"+d.Table.Prefix, c.Addr)
@@ -108,22 +107,31 @@ type conn struct{ *sql.Conn }
 
 func (c conn) drop() { client.DropConn(c.Conn) }
 
-// An alert is why a server has refused the certificate of this process. With TLS 1.3 it comes after the
-// handshake, and the driver only logs it.
-type alert struct{ atomic.Value }
+// An alert is why there is no connection, where the driver only logs it: what answers is no server, or it has
+// refused the certificate of this process, which with TLS 1.3 comes after the handshake.
+type alert struct{ atomic.Pointer[error] }
 
 // Print implements [mysql.Logger].
 func (a *alert) Print(v ...any) {
-	if text := fmt.Sprint(v[len(v)-1]); client.RefusesTLS(text) {
-		a.Store(text)
+	if err, ok := v[len(v)-1].(error); ok && isDenied(err) {
+		a.Store(&err)
 	}
+}
+
+// greeting returns an error if a server does not begin like this: a length, sequence 0, and version 10 or an
+// error. The driver panics at the few bytes with which the X protocol begins.
+func greeting(b []byte) error {
+	if len(b) > 4 && (b[3] != 0 || b[4] != 255 && (b[4] != 10 || int(b[0])+int(b[1])<<8 < 33)) {
+		return errGreeting
+	}
+	return nil
 }
 
 // open returns a new connection, which is set up for calls, or to wait for notifications.
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
-		if refused, _ := d.alert.Swap("").(string); refused != "" {
-			err = fmt.Errorf("%w: %s", err, refused)
+		if why := d.alert.Swap(nil); why != nil {
+			err = fmt.Errorf("%w: %w", err, *why)
 		}
 		return c, err
 	}
@@ -204,6 +212,9 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 		rows, err = c.rows(within, statements...)
 		return rows, err != nil, err
 	}
+	isFinal := func(err error) bool { // another connection would answer the same
+		return code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err)
+	}
 	rows, err := client.Send(ctx, d.Context, &d.conns, sendCopy, isFinal)
 	switch {
 	case is(err, errLockTimeout) || errors.Is(err, errBlocked):
@@ -214,11 +225,6 @@ func (d *driver) query(ctx context.Context, statements ...string) ([][][]byte, e
 		return nil, client.PoolBusy(s.InUse, s.MaxOpenConnections, err)
 	}
 	return rows, err
-}
-
-// isFinal reports whether another connection would answer the same.
-func isFinal(err error) bool {
-	return code(err) != 0 && !is(err, readOnly...) && !is(err, errInterrupted) || isDenied(err)
 }
 
 // Query sends statements about another table in one message, for package mysqltable, and returns all rows.
@@ -244,7 +250,7 @@ func (d *driver) blocked(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	within, cancel := context.WithTimeout(d.Context, blockedWithin) // it may outlast the call, as all do
+	within, cancel := context.WithTimeout(d.Context, 2*time.Second) // it may outlast the call, as all do
 	defer cancel()
 	rows, err := c.C.rows(within, `SELECT 1 FROM information_schema.PROCESSLIST
  WHERE STATE LIKE 'Waiting for % lock' AND (INFO LIKE '%`+d.Table.Prefix+`\_item%' OR INFO = 'COMMIT')

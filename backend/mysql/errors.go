@@ -20,6 +20,8 @@ var (
 		backend.ErrUnavailable)
 	errEngine = fmt.Errorf("%w: the engine of the table is not InnoDB; others keep no row locked, so two "+
 		"processes could lead; an administrator can alter it: ALTER TABLE … ENGINE=InnoDB", backend.ErrDenied)
+	errGreeting = errors.New("what answers at this address does not speak MySQL's protocol; its port is " +
+		"3306 as a rule, and 33060 is that of the X protocol")
 )
 
 // Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
@@ -32,7 +34,6 @@ const (
 	errSyntax        = 1064
 	errNoTable       = 1146
 	errLockTimeout   = 1205
-	errDeadlock      = 1213
 	errInterrupted   = 1317
 	errStatementLog  = 1665
 	errInsecure      = 3159
@@ -43,8 +44,8 @@ const (
 var (
 	readOnly    = []uint16{1290, 1792, 1836}
 	full        = []uint16{1040, 1203, 1226}
-	tableRights = []uint16{1142, 1143, 1227, 1370, 1410}
-	rights      = append([]uint16{1044, 1045, 1251, 1698, 1820, 1862, 3118, 4151}, tableRights...)
+	tableRights = []uint16{1142, 1143, 1370, 1410}
+	rights      = append([]uint16{1044, 1045, 1227, 1251, 1698, 1820, 1862, 3118, 3955, 4151}, tableRights...)
 )
 
 // Errors about which an administrator must act, by class of their SQLSTATE or, if that says nothing, number.
@@ -56,11 +57,11 @@ var (
 	}
 	deniedCodes = slices.Concat([]uint16{
 		errNoTable, errNoSchema, errNoSchemaSet, errUnknownColumn, 1812, 1814, 1932, // no table, or another
-		errSyntax, 1193, // another server, or variables that the DSN sets
-		1129, 1130, 1275, 1524, // the host, and how it logs in
+		errSyntax, 1193, 1229, 1238, 1273, 1298, 1649, // another server, or variables that the DSN sets
+		1129, 1130, 1184, 1275, 1524, // the host, and how it logs in
 		1021, 1026, 1030, 1034, 1036, 1114, 1194, 1195, 1874, 1881, // the disk, and a damaged table or server
 		1267, 1270, 1271, 1366, // text
-		167, 1265, 1364, 1442, 1644, 3819, // somebody's columns, constraints and triggers
+		167, 1265, 1364, 1442, 1449, 1644, 3819, // somebody's columns, constraints and triggers
 		1153, errInsecure, errStatementLog, 3098, // settings of the server
 	}, rights)
 
@@ -79,7 +80,7 @@ func code(err error) uint16 {
 func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
 
 func (*driver) Fault(err error) relational.Fault {
-	soon := is(err, errDuplicate, errLockTimeout, errDeadlock, errChanged) // somebody has the row, or made it
+	soon := is(err, errDuplicate, errLockTimeout, errChanged, 1213) // somebody has or made the row; a deadlock
 	return relational.Fault{
 		Denied:      isDenied(err),
 		MayNotWrite: is(err, rights...),
@@ -96,12 +97,12 @@ func isDenied(err error) bool {
 		return class && !slices.Contains(transient, e.Number) || slices.Contains(deniedCodes, e.Number)
 	}
 	return slices.ContainsFunc(deniedLogins, func(e error) bool { return errors.Is(err, e) }) ||
-		err != nil && client.RefusesTLS(err.Error())
+		err != nil && (client.RefusesTLS(err.Error()) || strings.HasPrefix(err.Error(), "unknown collation"))
 }
 
 // deniedLogins are errors of this process.
-var deniedLogins = []error{backend.ErrDenied, mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword,
-	mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS}
+var deniedLogins = []error{backend.ErrDenied, errGreeting, mysql.ErrUnknownPlugin, mysql.ErrPktTooLarge,
+	mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS}
 
 // deniedLogin is the text of error 1044, which names the account, and mostly the database, in any language
 // that the server has before a session is set up: a name begins after no letter, as in "l'utilisateur", or
@@ -127,7 +128,7 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 		return "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
 		return "; name the schema: " + schemaHint
-	case is(err, errUnknownColumn, 1176): // or key
+	case is(err, errUnknownColumn, 1176, 1267): // or key, or collation
 		return "; the table is not the one that \"elect schema\" prints"
 	case is(err, 1045):
 		return "; user, password or host are wrong, the account or the server wants TLS (tls=true in the " +

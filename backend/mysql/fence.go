@@ -135,7 +135,7 @@ func (d *driver) commit(ctx context.Context, tx *sql.Tx, hold time.Duration, nam
 // find returns the table with its schema. A temporary table of the session would hide it.
 func (d *driver) find(ctx context.Context, tx *sql.Tx) (t relational.Table, err error) {
 	if t = d.Table; t.Schema == "" {
-		said, err := saidUse(ctx, tx)
+		said, err := saidUse(ctx, tx.QueryRowContext)
 		if err == nil && said {
 			err = fmt.Errorf("%w: on this connection somebody has selected a schema by USE; "+
 				"name the schema in the Fence, as in the configuration", backend.ErrDenied)

@@ -59,6 +59,10 @@ func TestTheDeniedAccountIsInTheErrorOrTheSurvey(t *testing.T) {
 		{nothing, 1044, "", "ON `election_item` TO 'user'@'host';"},
 		{dsn, 1142, "INSERT command denied to user 'app'@'10.0.0.7' for table `app`.`election_item`", "GRANT SELECT, INSERT, UPDATE, DELETE ON `app`.`election_item` TO 'app'@'%';"},
 		{dsn, 1045, "Access denied for user 'app'@'10.0.0.7' (using password: YES)", "(''@'localhost', which an administrator can drop) hides the user's"},
+		{dsn, 1227, "Access denied; you need SUPER for this operation", "for this operation"}, // of a variable: no right to the table mends it
+		{dsn, 1267, "Illegal mix of collations", "the table is not the one that \"elect schema\" prints"},
+		{dsn, 3955, "Account is blocked for 1 day(s) due to 3 consecutive failed logins.", "failed logins."},
+		{dsn, 1184, "Aborted connection 7 (init_connect command failed)", "(init_connect command failed)"},
 		{dsn, errUnknownColumn, "Unknown column", "the table is not the one that \"elect schema\" prints"},
 		{dsn, errInsecure, "Connections using insecure transport are prohibited", "; set tls=true in the DSN"},
 	} {

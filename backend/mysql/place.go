@@ -50,15 +50,13 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	return s, nil
 }
 
-var errTold = fmt.Errorf("%w: on this connection of the program's pool somebody has selected a schema by "+
-	"USE, and the Options name none", backend.ErrUnavailable)
-
-// reset makes a connection of the program's pool as it was when it was made, and returns errTold if it
-// cannot be: no statement says which schema the DSN names. A temporary table hides the table.
+// reset makes a connection of the program's pool as it was when it was made, unless it cannot be: no statement
+// says which schema the DSN names. A temporary table hides the table.
 func (d *driver) reset(ctx context.Context, c conn) error {
 	if d.Settled().Schema == "" {
-		if said, err := saidUse(ctx, c); err != nil || said {
-			return cmp.Or(err, errTold)
+		if said, err := saidUse(ctx, c.QueryRowContext); err != nil || said {
+			return cmp.Or(err, fmt.Errorf("%w: on this connection of the program's pool somebody has "+
+				"selected a schema by USE, and the Options name none", backend.ErrUnavailable))
 		}
 	}
 	role, logs := "", false
@@ -80,11 +78,9 @@ const roleSQL = `SELECT COALESCE(/*M! (SELECT QUOTE(ROLE_NAME) FROM information_
  /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */), @@SESSION.sql_log_bin`
 
 // saidUse reports whether somebody has said USE on a connection. The server counts it.
-func saidUse(ctx context.Context, c interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}) (bool, error) {
+func saidUse(ctx context.Context, ask func(context.Context, string, ...any) *sql.Row) (bool, error) {
 	var name, times string
-	err := c.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Com_change_db'").Scan(&name, &times)
+	err := ask(ctx, "SHOW SESSION STATUS LIKE 'Com_change_db'").Scan(&name, &times)
 	return times != "0", err
 }
 

@@ -35,6 +35,9 @@ const (
 type Dialer struct {
 	net.Dialer // without a Timeout: see connectLimit
 
+	// Greeting, if it is set, returns an error if no server begins with these bytes.
+	Greeting func(first []byte) error
+
 	left    sync.Map // dials whose call has ended: a <-chan dialed by network and address
 	answers sync.Map // of the resolver: an *answer by name
 	unheard sync.Map // since when nothing was read from a host that accepts: a time.Time by its address
@@ -227,8 +230,10 @@ func (d *Dialer) hear(conn net.Conn) net.Conn {
 func (c *heard) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	if n > 0 {
-		c.last.Store(int64(time.Since(c.opened)))
 		c.dialer.unheard.Delete(c.ip)
+		if c.last.Swap(int64(time.Since(c.opened))) == 0 && c.dialer.Greeting != nil {
+			err = cmp.Or(c.dialer.Greeting(p[:n]), err)
+		}
 	}
 	return n, err
 }
