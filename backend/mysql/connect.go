@@ -162,11 +162,11 @@ func (d *driver) openForCall(ctx context.Context) (conn, error) {
 // setUp sets up the session of a connection in one message. One that waits has no limit of the running time,
 // which would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 func (d *driver) setUp(ctx context.Context, c conn, waits bool) error {
-	limit := 3
+	limit, slow := 3, 0
 	if waits {
-		limit = 0
+		limit, slow = 0, 31536000 // or the log of slow statements has each wait
 	}
-	texts := []string{endTransactionSQL, fmt.Sprintf(sessionSQL, limit*1000, limit), uidSQL}
+	texts := []string{endTransactionSQL, fmt.Sprintf(sessionSQL, slow, limit*1000, limit), uidSQL}
 	if schema := d.Settled().Schema; schema != "" {
 		texts = append(texts, "USE "+relational.Quoted(schema, "`")) // or MySQL evaluates no JSON_TABLE
 	}
@@ -190,7 +190,8 @@ const sessionSQL = `SET NAMES utf8mb4, lc_messages=_utf8mb4'en_US', autocommit=1
  timestamp=DEFAULT, completion_type=0,
  sql_mode=_utf8mb4'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
  innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=300,
- sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615
+ sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615,
+ long_query_time=GREATEST(@@long_query_time, %d)
  /*!80000 , transaction_isolation=_utf8mb4'READ-COMMITTED', transaction_read_only=0, max_execution_time=%d */
  /*M! , tx_isolation=_utf8mb4'READ-COMMITTED', tx_read_only=0, max_statement_time=%d,
  tmp_disk_table_size=18446744073709551615 */`

@@ -26,8 +26,7 @@ const (
 	waitersSQL  = `SHOW PROCESSLIST` // of this account, with the first 100 characters of each statement
 
 	notifyWithin = 500 * time.Millisecond // or others poll
-	listenOn     = 5 * time.Second        // for how long this process waits after the last call of Listen
-	listenAgain  = 5 * time.Second        // after a failure
+	listenOn     = 5 * time.Second        // for how long it waits after the last call of Listen, or a failure
 )
 
 // A notifier has the connection that waits.
@@ -133,7 +132,7 @@ func (d *driver) waitWhileWanted() {
 			return
 		}
 		select {
-		case <-time.After(listenAgain):
+		case <-time.After(listenOn):
 		case <-d.Context.Done():
 		}
 	}

@@ -118,16 +118,20 @@ func TestAConnectionThatWaitsElsewhereIsReplaced(t *testing.T) {
 	})
 }
 
-// A time limit for statements, of the server or a session, wakes nobody.
+// A time limit for statements, of the server or a session, wakes nobody. The server's log of slow statements has none that waits.
 func TestListeningOutlivesAStatementTimeLimit(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		limit := map[testbed.Kind]map[string]string{testbed.MariaDB: {"max_statement_time": "0.2"}, testbed.MySQL: {"max_execution_time": "200"}}[k]
-		l := newLab(t, testbed.Shared(t, k))
+		l := newLab(t, testbed.Start(t, k, testbed.Options{Args: []string{"--slow-query-log=ON", "--long-query-time=1", "--log-output=TABLE"}}))
 		heard := drivertest.Listen(t, open(t, Options{Config: clone(l.User, func(c *mysql.Config) { c.Params = limit })}))
 		l.untilWaiting(t, 1)
 		heard.Calm()
 		heard.NotTold(t, "a limit of 200 ms ends what waits")
+		<-time.After(waitSeconds * time.Second)
+		if n := l.number(t, "SELECT COUNT(*) FROM mysql.slow_log WHERE CONVERT(sql_text USING utf8mb4) LIKE '%GET_LOCK%'"); n > 0 {
+			t.Errorf("%d waits are logged as slow statements", n)
+		}
 	})
 }
 
