@@ -34,11 +34,11 @@ func (t *table) Close() error { return nil }
 // state says what a row means. Each row that is not ours is watched for as long as one of another program's
 // may be relied on, also a deleted one: the program that led by it may not have read it since.
 func (t *table) state(r row) beside.State {
-	s := beside.State{Sealed: r.time == sealed, Watch: t.lifetime, Version: "no row", Seen: r}
+	s := beside.State{Sealed: strings.HasPrefix(r.time, sealed), Watch: t.lifetime, Version: "no row", Seen: r}
 	switch {
 	case !r.found:
 		return s
-	case r.holder == "" && (r.time == vacated || r.time == sealed):
+	case r.holder == "" && (strings.HasPrefix(r.time, vacated) || s.Sealed):
 		s.Free = true
 	default:
 		s.Term, s.Who, s.TTL, s.Age = termOf(r.holder), r.holder, s.Watch, max(r.age, 0)
@@ -160,7 +160,7 @@ func (t *table) Keep(ctx context.Context, owned []beside.Owned) (results []besid
 // kept says what has become of a row that was to be renewed. One to be sealed, or no longer, is taken again.
 func (t *table) kept(ctx context.Context, r row, o *beside.Owned) beside.Result {
 	result := t.result(r, o)
-	if r.holder == t.shape.holderOf(o.ID, o.Term) && o.Sealed != (r.time == sealed) {
+	if r.holder == t.shape.holderOf(o.ID, o.Term) && o.Sealed != result.State.Sealed {
 		result = t.take(ctx, o, r)
 	}
 	if result.Outcome == backend.Refused {

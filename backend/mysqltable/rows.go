@@ -15,7 +15,7 @@ import (
 type row struct {
 	found   bool
 	holder  string // any bytes
-	time    string // its time, in UTC
+	time    string // its time, in UTC, perhaps with a fraction of a second
 	age     time.Duration
 	now     time.Time // of the server, when it was read
 	expired bool      // by the other programs' comparison, or sealed
