@@ -227,20 +227,27 @@ func TestOtherErrorsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
-// What answers may be no MySQL server. The driver panics at the first message of the X protocol, and has no words for others.
+// What answers may be no MySQL server. The driver panics at the first message of the X protocol, and has no words for others, or
+// for a proxy that has no server.
 func TestAnEndpointThatSpeaksOtherwiseIsNamed(t *testing.T) {
-	for what, greeting := range map[string]string{"the X protocol": "\x05\x00\x00\x00\x0b\x08\x05\x1a\x00", "SSH": "SSH-2.0-OpenSSH_9.2\r\n", "a web server": "HTTP/1.1 400 Bad Request\r\n\r\n"} {
+	for what, greeting := range map[string]string{"the X protocol": "\x05\x00\x00\x00\x0b\x08\x05\x1a\x00", "SSH": "SSH-2.0-OpenSSH_9.2\r\n", "a web server": "HTTP/1.1 400 Bad Request\r\n\r\n", "a proxy": ""} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		testbed.NoError(t, err)
 		defer l.Close()
 		go func() {
 			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-				c.Write([]byte(greeting))
+				if c.Write([]byte(greeting)); greeting == "" {
+					c.Close()
+				}
 			}
 		}()
 		_, err = open(t, Options{Config: &mysql.Config{Addr: l.Addr().String(), DBName: "app"}}).Read(t.Context(), nil)
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "does not speak MySQL's protocol") {
-			t.Errorf("%s: %v; want ErrDenied that says so", what, err)
+		class, says := backend.ErrDenied, "does not speak MySQL's protocol"
+		if greeting == "" {
+			class, says = backend.ErrUnavailable, "invalid connection: unexpected EOF"
+		}
+		if !errors.Is(err, class) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %v: %s", what, err, class, says)
 		}
 	}
 }

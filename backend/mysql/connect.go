@@ -107,13 +107,13 @@ type conn struct{ *sql.Conn }
 
 func (c conn) drop() { client.DropConn(c.Conn) }
 
-// An alert is why there is no connection, where the driver only logs it: what answers is no server, or it has
-// refused the certificate of this process, which with TLS 1.3 comes after the handshake.
+// An alert is why there is no connection, where the driver only logs it: it was closed, what answers is no
+// server, or that has refused the certificate of this process, which with TLS 1.3 comes after the handshake.
 type alert struct{ atomic.Pointer[error] }
 
 // Print implements [mysql.Logger].
 func (a *alert) Print(v ...any) {
-	if err, ok := v[len(v)-1].(error); ok && isDenied(err) {
+	if err, ok := v[len(v)-1].(error); ok && (isDenied(err) || a.Load() == nil) {
 		a.Store(&err)
 	}
 }
@@ -130,7 +130,7 @@ func greeting(b []byte) error {
 // open returns a new connection, which is set up for calls, or to wait for notifications.
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
-		if why := d.alert.Swap(nil); why != nil {
+		if why := d.alert.Swap(nil); why != nil && (isDenied(*why) || errors.Is(err, mysql.ErrInvalidConn)) {
 			err = fmt.Errorf("%w: %w", err, *why)
 		}
 		return c, err

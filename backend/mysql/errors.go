@@ -62,7 +62,7 @@ var (
 		1021, 1026, 1030, 1034, 1036, 1114, 1194, 1195, 1874, 1881, // the disk, and a damaged table or server
 		1267, 1270, 1271, 1366, // text
 		167, 1265, 1364, 1442, 1449, 1644, 3819, // somebody's columns, constraints and triggers
-		1153, errInsecure, errStatementLog, 3098, // settings of the server
+		1153, errInsecure, errStatementLog, 3098, 3161, 3185, 4082, // settings of the server
 	}, rights)
 
 	// These are of such a class, and go away: another process has made the row, or a limit is reached.

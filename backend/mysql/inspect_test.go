@@ -62,6 +62,9 @@ func TestTheDeniedAccountIsInTheErrorOrTheSurvey(t *testing.T) {
 		{dsn, 1227, "Access denied; you need SUPER for this operation", "for this operation"}, // of a variable: no right to the table mends it
 		{dsn, 1267, "Illegal mix of collations", "the table is not the one that \"elect schema\" prints"},
 		{dsn, 3955, "Account is blocked for 1 day(s) due to 3 consecutive failed logins.", "failed logins."},
+		{dsn, 3161, "Storage engine InnoDB is disabled", "is disabled"},
+		{dsn, 3185, "Can't find master key from keyring", "keyring"},
+		{dsn, 4082, "Connection closed. Connection memory limit 2097152 bytes exceeded.", "exceeded."},
 		{dsn, 1184, "Aborted connection 7 (init_connect command failed)", "(init_connect command failed)"},
 		{dsn, errUnknownColumn, "Unknown column", "the table is not the one that \"elect schema\" prints"},
 		{dsn, errInsecure, "Connections using insecure transport are prohibited", "; set tls=true in the DSN"},

@@ -59,23 +59,21 @@ func (d *driver) reset(ctx context.Context, c conn) error {
 				"selected a schema by USE, and the Options name none", backend.ErrUnavailable))
 		}
 	}
-	role, logs := "", false
-	err := c.QueryRowContext(ctx, roleSQL).Scan(&role, &logs)
-	again := []string{"SET ROLE " + role, "DROP TEMPORARY TABLE IF EXISTS " + d.Settled().String()}
-	if !logs { // replicas would miss rows, and stop at the next change of one
-		again = append(again, "SET SESSION sql_log_bin = 1")
-	}
+	var role, log string
+	err := c.QueryRowContext(ctx, roleSQL).Scan(&role, &log)
 	if err == nil {
-		_, err = c.rows(ctx, again...)
+		_, err = c.rows(ctx, "SET ROLE "+role, log, "DROP TEMPORARY TABLE IF EXISTS "+d.Settled().String())
 	}
 	return err
 }
 
-// roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in, and whether
-// changes reach the binary log. MariaDB has no word for an account's own roles.
+// roleSQL asks for what SET ROLE takes to give an account the roles with which it logs in, and what brings
+// changes into the binary log: without them replicas would miss rows, and stop at the next change of one.
+// MariaDB has no word for an account's own roles.
 const roleSQL = `SELECT COALESCE(/*M! (SELECT QUOTE(ROLE_NAME) FROM information_schema.APPLICABLE_ROLES
  WHERE IS_DEFAULT = 'YES' LIMIT 1), 'NONE' */
- /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */), @@SESSION.sql_log_bin`
+ /*!80000 IF(@@activate_all_roles_on_login, 'ALL', 'DEFAULT') */),
+ IF(@@SESSION.sql_log_bin, 'DO 0', 'SET SESSION sql_log_bin = 1')`
 
 // saidUse reports whether somebody has said USE on a connection. The server counts it.
 func saidUse(ctx context.Context, ask func(context.Context, string, ...any) *sql.Row) (bool, error) {
