@@ -252,6 +252,23 @@ func TestAnEndpointThatSpeaksOtherwiseIsNamed(t *testing.T) {
 	}
 }
 
+// An account that has used up what it may ask in an hour is told so, and does not log in again and again: a place that whoever waits
+// gives up does not help.
+func TestAQuotaIsNoPlaceToWaitFor(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		c := l.account(t, "q", "127.0.0.1", "SELECT ON {schema}.*")
+		l.Exec(t, "ALTER USER "+account(c.User, "127.0.0.1")+" WITH MAX_QUERIES_PER_HOUR 1")
+		d := open(t, Options{Config: c})
+		gives := context.CancelFunc(func() {})
+		d.notifier.yield.Store(&gives)
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		if _, err := d.Read(ctx, nil); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "has exceeded the 'max_q") {
+			t.Errorf("%v; want ErrUnavailable and the limit", err)
+		}
+	})
+}
+
 // Somebody else's lock goes away by itself, and the error says that it is one.
 func TestALockedTableIsSaidToBeOne(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {

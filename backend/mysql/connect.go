@@ -148,7 +148,7 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 // openForCall opens a connection for calls. If the server has no place, the one that waits gives up its own.
 func (d *driver) openForCall(ctx context.Context) (conn, error) {
 	c, err := d.open(ctx, false)
-	for gave := false; is(err, full...) && (gave || d.notifier.giveWay()); gave = true {
+	for gave := false; isFull(err) && (gave || d.notifier.giveWay()); gave = true {
 		select {
 		case <-time.After(200 * time.Millisecond): // it takes the server a moment to see that
 			c, err = d.open(ctx, false)

@@ -39,11 +39,10 @@ const (
 	errInsecure      = 3159
 )
 
-// Errors of a server that is read-only, or has no place for another connection, and about missing rights: to
-// tables, and of those who log in, perhaps to a schema (1044).
+// Errors of a server that is read-only, and about missing rights: to tables, and of those who log in, perhaps
+// to a schema (1044).
 var (
 	readOnly    = []uint16{1290, 1792, 1836}
-	full        = []uint16{1040, 1203, 1226}
 	tableRights = []uint16{1142, 1143, 1370, 1410}
 	rights      = append([]uint16{1044, 1045, 1227, 1251, 1698, 1820, 1862, 3118, 3955, 4151}, tableRights...)
 )
@@ -71,13 +70,16 @@ var (
 
 // code returns the server's number of err, or 0.
 func code(err error) uint16 {
-	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		return e.Number
-	}
-	return 0
+	e, _ := errors.AsType[*mysql.MySQLError](err)
+	return cmp.Or(e, &mysql.MySQLError{}).Number
 }
 
 func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
+
+// isFull reports whether there is no place for another connection. Other limits of an account are for an hour.
+func isFull(err error) bool {
+	return is(err, 1040, 1203) || is(err, 1226) && strings.Contains(err.Error(), "max_user_connections")
+}
 
 func (*driver) Fault(err error) relational.Fault {
 	soon := is(err, errDuplicate, errLockTimeout, errChanged, 1213) // somebody has or made the row; a deadlock

@@ -34,7 +34,6 @@ func (d *driver) Inspect(ctx context.Context) ([]backend.Diagnostic, error) {
 	return append(diagnostics(vars), connections(vars)), nil
 }
 
-// diagnostics explains the variables of a server.
 func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	add := func(when, warning bool, what, format string, args ...any) {
 		if when {
@@ -55,10 +54,9 @@ func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	add(!galera && !group && binlog, false, "replication", "the binary log is on: a failover may lose the "+
 		"last grants, which costs the greatest TTL without a leader. Fence off the old primary before a new "+
 		"one is promoted")
-	const mebibyte = 1 << 20
 	most, err := strconv.Atoi(vars["max_allowed_packet"])
-	add(err == nil && most < mebibyte, true, "messages", "max_allowed_packet is %d: a process that leads "+
-		"hundreds of elections needs %d, and cannot renew what it was granted with less", most, mebibyte)
+	add(err == nil && most < 1<<20, true, "messages", "max_allowed_packet is %d: a process that leads "+
+		"hundreds of elections needs 1048576, and cannot renew what it was granted with less", most)
 	return list
 }
 

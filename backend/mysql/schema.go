@@ -30,7 +30,6 @@ func createSQL(t relational.Table) string {
 	return strings.Join(strings.Fields(fill(tableSQL, t)), " ")
 }
 
-// The rights of a member, and of one who also makes the table.
 const (
 	memberRights = "SELECT, INSERT, UPDATE, DELETE"
 	makerRights  = "CREATE, " + memberRights
