@@ -76,13 +76,13 @@ func code(err error) uint16 {
 
 func is(err error, codes ...uint16) bool { return slices.Contains(codes, code(err)) }
 
-// isFull reports whether there is no place for another connection. Other limits of an account are for an hour.
+// isFull reports whether there is no place for another connection. Other limits of accounts are of an hour.
 func isFull(err error) bool {
 	return is(err, 1040, 1203) || is(err, 1226) && strings.Contains(err.Error(), "max_user_connections")
 }
 
 func (*driver) Fault(err error) relational.Fault {
-	soon := is(err, errDuplicate, errLockTimeout, errChanged, 1213) // somebody has or made the row; a deadlock
+	soon := is(err, errDuplicate, errLockTimeout, errChanged, 1213) // somebody has the row or made it
 	return relational.Fault{
 		Denied:      isDenied(err),
 		MayNotWrite: is(err, rights...),
@@ -102,7 +102,6 @@ func isDenied(err error) bool {
 		err != nil && (client.RefusesTLS(err.Error()) || strings.HasPrefix(err.Error(), "unknown collation"))
 }
 
-// deniedLogins are errors of this process.
 var deniedLogins = []error{backend.ErrDenied, errGreeting, mysql.ErrUnknownPlugin, mysql.ErrPktTooLarge,
 	mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS}
 

@@ -50,8 +50,8 @@ func (d *driver) Survey(ctx context.Context) (s relational.Survey, err error) {
 	return s, nil
 }
 
-// reset makes a connection of the program's pool as it was when it was made, unless it cannot be: no statement
-// says which schema the DSN names. A temporary table hides the table.
+// reset makes a connection of the program's pool as it was when it was made, if it can be: no statement says
+// which schema the DSN names. A temporary table hides the table.
 func (d *driver) reset(ctx context.Context, c conn) error {
 	if d.Settled().Schema == "" {
 		if said, err := saidUse(ctx, c.QueryRowContext); err != nil || said {

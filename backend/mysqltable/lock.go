@@ -34,11 +34,12 @@ func (t *table) Close() error { return nil }
 // state says what a row means. Each row that is not ours is watched for as long as one of another program's
 // may be relied on, also a deleted one: the program that led by it may not have read it since.
 func (t *table) state(r row) beside.State {
-	s := beside.State{Sealed: strings.HasPrefix(r.time, sealed), Watch: t.lifetime, Version: "no row", Seen: r}
+	is := func(time string) bool { return strings.HasPrefix(r.time, time) }
+	s := beside.State{Sealed: is(sealed), Watch: t.lifetime, Version: "no row", Seen: r}
 	switch {
 	case !r.found:
 		return s
-	case r.holder == "" && (strings.HasPrefix(r.time, vacated) || s.Sealed):
+	case r.holder == "" && (is(vacated) || s.Sealed):
 		s.Free = true
 	default:
 		s.Term, s.Who, s.TTL, s.Age = termOf(r.holder), r.holder, s.Watch, max(r.age, 0)
