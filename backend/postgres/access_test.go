@@ -58,7 +58,7 @@ func TestTheStatementsInErrorsMendThem(t *testing.T) {
 func mendsRights(t *testing.T, asRole bool) {
 	t.Parallel()
 	db := testbed.SharedPostgres(t).Database(t)
-	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM PUBLIC", "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+	db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM PUBLIC", "REVOKE EXECUTE ON FUNCTION pg_control_system(), pg_walfile_name(pg_lsn) FROM PUBLIC")
 	user, password := db.AddUser(t)
 	if asRole {
 		role, _ := db.AddUser(t)
@@ -67,7 +67,7 @@ func mendsRights(t *testing.T, asRole bool) {
 	b := backendOn(t, Options{DSN: db.DSNOf(user, password, "")})
 	a := candidate(t, b)
 	bids := []backend.Bid{a.BidOver(backend.Lease{Election: "jobs"})}
-	for step, want := range []string{"CREATE TABLE IF NOT EXISTS", "GRANT EXECUTE ON FUNCTION pg_control_system()"} {
+	for step, want := range []string{"CREATE TABLE IF NOT EXISTS", "GRANT EXECUTE ON FUNCTION pg_control_system", "GRANT EXECUTE ON FUNCTION pg_walfile_name"} {
 		if err := b.Prepare(t.Context()); err != nil {
 			t.Fatalf("step %d: Prepare of an account that may create nothing: %v", step, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -58,9 +59,8 @@ func (d *driver) try(ctx context.Context, statements string) ([]*pgconn.Result, 
 	return client.Send(ctx, d.Context, &d.conns, sendCopy, isFinal)
 }
 
-// send sends a transaction that begins with limitSQL, and returns the results of its queries. The server
-// counts the reading of a message, too, so somebody's limit of a millisecond may end it before that is
-// lifted. Then it is sent again in two messages, of which the first one only lifts the limit.
+// send sends a transaction that begins with limitSQL, and returns the results of its queries. A limit of a
+// millisecond may end it before that is lifted: then another message comes first, which only lifts it.
 func send(ctx context.Context, c *pgconn.PgConn, statements string) (results []*pgconn.Result, err error) {
 	for try := range 5 {
 		rest := statements
@@ -98,12 +98,9 @@ func onConnection(ctx context.Context, statements string, c *pgconn.PgConn) stri
 
 // isFinal reports whether another connection would answer the same, or none could be made by this call.
 func isFinal(err error) bool {
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
 	c := code(err)
-	if c == "" {
-		return isDenied(err)
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || c == "" {
+		return ok || isDenied(err)
 	}
 	return !standby(err) && !strings.HasPrefix(c, "08") && !strings.HasPrefix(c, "57P")
 }
@@ -116,12 +113,25 @@ func textSQL(text string) string {
 // plainly leaves of an error of connecting what an operator needs: what the server refused, if it did, since
 // the text of pgx begins with an attempt to use TLS.
 func plainly(err error) error {
-	// 28000: or pg_hba.conf does not let it in; 28P01: or no such account, the server does not tell which.
-	what := map[string]string{"28000": "login", "28P01": "password", "3D000": "database"}[code(err)]
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && what != "" {
-		return fmt.Errorf("the server refused the %s: %w", what, e)
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && refused(e) != "" {
+		return fmt.Errorf("the server refused the %s: %w", refused(e), e)
 	}
 	return err
+}
+
+// refused returns what a server, or PgBouncer, has refused when a connection began; "" for none.
+func refused(err error) string {
+	c := code(err)
+	pooler := func(texts ...string) bool { return c == ofPooler && has(err, texts...) }
+	switch {
+	case c == "28P01", pooler("authentication failed"): // or no such account: the server does not tell
+		return "password"
+	case c == "28000", pooler("rejected", "no such user", "required"): // such as TLS
+		return "login"
+	case c == "3D000", pooler("does not exist", "no such database", "is disabled"):
+		return "database"
+	}
+	return ""
 }
 
 // text returns a value of a result; "" for NULL.
@@ -161,14 +171,12 @@ func (*driver) Fault(err error) relational.Fault {
 		Denied:      isDenied(err),
 		MayNotWrite: c == noRight || c == readOnly,
 		Lacks:       c == noRight || c == undefinedTable,
-		OfOneChange: slices.Contains(ofOneChange, c),
-		Soon:        c == uniqueViolation, // somebody has just made the row
+		OfOneChange: slices.Contains(ofOneChange, c), // or a deadlock, or its size
+		Soon:        c == uniqueViolation,            // somebody has just made the row
 	}
 }
 
-// ofOneChange are a lock or a deadlock, text of another encoding, its size, and a cancelled statement.
-var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", notUTF8, "22001", "54000",
-	queryCanceled}
+var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", notUTF8, "22001", "54000", queryCanceled}
 
 // denied are the classes and codes of errors about which an administrator must act.
 var denied = []string{
@@ -179,9 +187,9 @@ var denied = []string{
 	"3D", "3F", // no such database or schema
 	"42",                   // rights, a missing or other table, another server than PostgreSQL 13 or later
 	"53100", "53400", "54", // a full disk, a limit, a row that is too large
-	"55000",                // the database takes no connections, or the table has no replica identity
-	"57P04",                // the database was dropped
-	"58", "XX001", "XX002", // the server's files, damage
+	"55000", "55P02", // the database takes no connections, no replica identity; a parameter of the dsn
+	"57P04",                      // the database was dropped
+	"58", "F0", "XX001", "XX002", // the server's files and configuration, damage
 	"P0", "38", "39", "45", // somebody's trigger
 }
 
@@ -191,7 +199,7 @@ func isDenied(err error) bool {
 	case errors.Is(err, backend.ErrDenied):
 		return true
 	case c == ofPooler: // PgBouncer is not set up for this backend
-		return has(err, "PQexec disallowed", "unsupported startup parameter", "does not exist")
+		return refused(err) != "" || has(err, "PQexec disallowed", "unsupported startup parameter")
 	case c != "":
 		return c != uniqueViolation && !standby(err) &&
 			slices.ContainsFunc(denied, func(begin string) bool { return strings.HasPrefix(c, begin) })
@@ -203,7 +211,8 @@ func isDenied(err error) bool {
 	}
 	// The DSN asks for another way to log in.
 	return client.RefusesTLS(err.Error()) ||
-		has(err, "refused TLS", "channel binding", "require_auth", "protocol version too low")
+		has(err, "refused TLS", "channel binding", "require_auth", "protocol version too low",
+			"no GSSAPI provider", "does not support SCRAM", "OAuth authentication required")
 }
 
 func has(err error, texts ...string) bool {
@@ -215,6 +224,9 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 	t, who := d.Settled(), cmp.Or(s.Account, account(d.user))
 	e, _ := errors.AsType[*pgconn.PgError](err)
 	switch c := code(err); {
+	case e != nil && strings.Contains(e.Where, "PL/") && !strings.Contains(e.Where, "inline_code"):
+		return "; a trigger, default or constraint of the table has failed, in which search_path is " +
+			"pg_catalog: " + clean.Text(strings.Join(strings.Fields(e.Where), " "), 300, false)
 	case c == undefinedTable && s.Where == "":
 		return hintToMake(t, who)
 	case c == undefinedTable:
@@ -222,28 +234,29 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 	case c == noRight && s.Hint != "" && !slices.Contains(s.Found, t.Schema): // it could not be made here
 		return s.Hint
 	case c == noRight && e.Routine == "check_enable_rls":
-		return "; hidden rows look like rows that are not there, so the table must show all of them to all " +
-			"members; its owner can let it: ALTER TABLE " + t.String() + " DISABLE ROW LEVEL SECURITY;"
-	case c == noRight && strings.Contains(e.Message, "pg_control_system"):
-		return grant + "GRANT EXECUTE ON FUNCTION pg_control_system() TO " + who + ";"
-	case c == noRight:
+		return "; the table must show all rows to all members, which its owner can let it: " +
+			"ALTER TABLE " + t.String() + " DISABLE ROW LEVEL SECURITY;"
+	case c == noRight && ofServer.MatchString(e.Message):
+		return grant + "GRANT EXECUTE ON FUNCTION " + ofServer.FindString(e.Message) + " TO " + who + ";"
+	case c == noRight && e.SeverityUnlocalized != "FATAL": // or it is the database that may not be used
 		return grant + grantSQL(t, who)
 	case c == notUTF8, c == notSupported && strings.Contains(e.Message, "UTF8"):
 		return "; the encoding of the database must be UTF8"
 	case c == readOnly:
 		return "; it is set for the account, the database or the server: " +
 			"ALTER ROLE " + who + " RESET default_transaction_read_only;"
-	case c == "42703": // no such column
-		return "; it is a view, or another table than \"elect schema\" prints: " +
-			"name another schema or prefix, or rename it"
-	case c == "42883": // no such function
-		return "; the server must be PostgreSQL 13 or later, and the table as \"elect schema\" prints it"
+	case slices.Contains([]string{"42703", "42804", "42883", "42P10"}, c): // a column, type, function or key
+		return "; it is a view, or another table than \"elect schema\" prints: name another schema or " +
+			"prefix, or rename it. Or the server is older than PostgreSQL 13"
 	case c == ofPooler:
-		return "; PgBouncer must have disable_pqexec 0, know the database, " +
+		return "; PgBouncer must have disable_pqexec 0, know the database and the account, " +
 			"and ignore or take the parameters of the dsn"
 	}
 	return ""
 }
+
+// ofServer finds a function that no account lacks by default, in an error of any language.
+var ofServer = regexp.MustCompile("pg_(control_system|walfile_name|current_wal_flush_lsn|notify)")
 
 // account returns the name of an account, or of the role that was set for it, as a statement has it.
 func account(user string) string {

@@ -13,11 +13,9 @@
 //   - One server takes writes at a time, with fsync and full_page_writes on. Before a standby is promoted the
 //     old primary must be fenced off. It may come back as a primary no sooner than MaxTTL after the last one
 //     was stopped. The same holds for an older copy of the data.
-//   - Name the schema: [Options].Schema. Behind PgBouncer it is needed, and there all works but
-//     notifications: a handover then takes until the next poll.
+//   - Name the schema: [Options].Schema. Behind PgBouncer it is needed, and handovers wait for the next poll.
 //   - Row level security must not apply to members: hidden rows look as if they were not there.
 //   - Do not edit or delete rows, and use Depose to end a leadership.
 //
-// docs/postgres.md is the operator's page. docs/design/postgres.md says how rows become items, and what
-// happens in failovers; package lease has the protocol.
+// docs/postgres.md is the operator's page. docs/design/postgres.md says how rows become items.
 package postgres

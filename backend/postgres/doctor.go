@@ -33,8 +33,7 @@ func grantSQL(t relational.Table, account string) (text string) {
 	return text + "GRANT SELECT, INSERT, UPDATE, DELETE ON " + t.String() + " TO " + account + ";"
 }
 
-// SchemaSQL returns the statements that create the table and grant the rights, as a text for people.
-// schema and prefix are those of [Options]; both may be empty.
+// SchemaSQL returns the statements that create the table of [Options] and grant the rights, for people.
 func SchemaSQL(schema, prefix string) (string, error) {
 	d, err := unconnected(schema, prefix)
 	if err != nil {
@@ -53,8 +52,7 @@ func (d *driver) Grant(ctx context.Context, t relational.Table, account string) 
 	return err
 }
 
-// inspectSQL asks for what matters, and how many connections are left to this account: by the limits of the
-// server, the role and the database.
+// inspectSQL asks for what matters, and how many connections server, role and database leave to this account.
 const inspectSQL = readingSQL + `
 SELECT current_setting('server_version'), getdatabaseencoding(), current_setting('fsync'),
  current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
@@ -86,8 +84,7 @@ func (d *driver) Inspect(ctx context.Context) (list []backend.Diagnostic, err er
 	add(fact(1) != "UTF8", true, "encoding",
 		"that of the database is %s, which cannot keep every name: it must be UTF8", fact(1))
 	add(fact(2) != "on" || fact(3) != "on", true, "durability", "fsync is %s and full_page_writes %s: a "+
-		"crash of the machine may lose what was acknowledged, without a new timeline, so that two processes "+
-		"lead. Set both to on", fact(2), fact(3))
+		"crash may lose what was acknowledged, so that two processes lead. Set both to on", fact(2), fact(3))
 	add(fact(8) == "on", true, "writing", "default_transaction_read_only is on for this account, the "+
 		"database or the server: nobody can lead until it is off")
 	const fence = "Fence off the old primary before a new one is promoted"
@@ -101,9 +98,8 @@ func (d *driver) Inspect(ctx context.Context) (list []backend.Diagnostic, err er
 		"last grants, which costs the greatest TTL without a leader. "+fence, fact(5))
 	add(fact(6) != "t", false, "encryption",
 		"the connection has no TLS: set sslmode=verify-full in the dsn if it leaves the machine")
-	add(fact(7) == "t", true, "notifications", "none: the connection leads to a pooler, such as PgBouncer, "+
-		"which does not pass them on. A handover takes until the next poll. Elections work; connect to the "+
-		"server itself for handovers in milliseconds")
+	add(fact(7) == "t", true, "notifications", "none: a pooler, such as PgBouncer, does not pass them on: a "+
+		"handover takes until the next poll. Connect to the server itself for handovers in milliseconds")
 	count := func(column int) int { return int(number(results[0], 0, column)) }
 	return append(list, client.Connections(1, maxConns, count(11), count(10), count(9))), nil
 }

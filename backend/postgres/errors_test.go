@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
@@ -95,7 +98,8 @@ func TestAReadOnlyAccountIsNoStandby(t *testing.T) {
 	if err := look(t, b); err != nil {
 		t.Errorf("an observer: %v", err)
 	}
-	err := b.Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second}})[0]
+	bids := []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second}}
+	err := b.Preflight(t.Context(), bids)[0]
 	const want = "RESET default_transaction_read_only"
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
 		t.Fatalf("a candidate: %v; want ErrDenied with %s", err, want)
@@ -145,10 +149,62 @@ func TestAPoolerThatIsNotSetUpIsDenied(t *testing.T) {
 		t.Errorf("with disable_pqexec: %v; want ErrDenied", err)
 	}
 	db := withTable(t, server.Database(t))
-	bouncer := testbed.StartPgBouncer(t, db, "transaction")
-	for dsn, want := range map[string]string{db.DSN(bouncer.Addr()) + "&geqo=off": "unsupported startup parameter", strings.Replace(db.DSN(bouncer.Addr()), "/"+db.Name, "/nowhere", 1): "nowhere"} {
-		if err := look(t, backendOn(t, Options{DSN: dsn})); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+	bouncer, scram := testbed.StartPgBouncer(t, db, "transaction"), testbed.StartPgBouncer(t, db, "transaction\nauth_type=scram-sha-256")
+	prefer := func(dsn string) string { return strings.Replace(dsn, "sslmode=disable", "sslmode=prefer", 1) }
+	for dsn, want := range map[string]string{
+		db.DSN(bouncer.Addr()) + "&geqo=off":                                           "unsupported startup parameter",
+		strings.Replace(db.DSN(bouncer.Addr()), "/"+db.Name, "/nowhere", 1):            "nowhere",
+		prefer(db.DSNOf(db.User, "canary7f3a", bouncer.Addr())):                        "store denied: the server refused the password: FATAL: ",
+		prefer(db.DSNOf(db.User, "canary7f3a", scram.Addr())):                          "store denied: the server refused the password: FATAL: ",
+		strings.Replace(db.DSN(scram.Addr()), "sslmode=disable", "sslmode=require", 1): "refused TLS",
+	} {
+		if err := look(t, backendOn(t, Options{DSN: dsn})); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%v; want ErrDenied with %q", err, want)
+		}
+	}
+}
+
+// A login that neither side can complete waits for an administrator, whichever side says so.
+func TestALoginOfAnotherKindIsDenied(t *testing.T) {
+	t.Parallel()
+	for want, answer := range map[string]pgproto3.BackendMessage{
+		"GSSAPI":        &pgproto3.AuthenticationGSS{},
+		"SCRAM-SHA-256": &pgproto3.AuthenticationSASL{AuthMechanisms: []string{"OTHER"}},
+		"F0000":         &pgproto3.ErrorResponse{Severity: "FATAL", Code: "F0000", Message: "client certificates can only be checked if a root certificate store is available"},
+		"42501":         &pgproto3.ErrorResponse{SeverityUnlocalized: "FATAL", Code: "42501", Message: `permission denied for database "d"`},
+		"55P02":         &pgproto3.ErrorResponse{Severity: "FATAL", Code: "55P02", Message: `parameter "ssl_min_protocol_version" cannot be changed now`},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		testbed.NoError(t, err)
+		defer l.Close()
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				server := pgproto3.NewBackend(c, c)
+				server.ReceiveStartupMessage()
+				server.Send(answer)
+				server.Flush()
+			}
+		}()
+		if err := look(t, backendOn(t, Options{DSN: "postgres://u@" + l.Addr().String() + "/d?sslmode=disable"})); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "GRANT") {
+			t.Errorf("%s: %v; want ErrDenied, and no right to the table as the remedy", want, err)
+		}
+	}
+}
+
+// What the owner of the table has added is named. No other hint would mend it.
+func TestAFunctionOfTheTableIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{
+		"INSERT INTO audit_log VALUES (NEW.name)", // without its schema
+		"PERFORM lower_name(NEW.name)",
+		"NEW.updated_at = now()",
+	} {
+		db := withTable(t, testbed.SharedPostgres(t).Database(t))
+		db.Exec(t, "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+body+"; RETURN NEW; END $$",
+			"CREATE TRIGGER audit BEFORE INSERT OR UPDATE ON election_item FOR EACH ROW EXECUTE FUNCTION audit()")
+		err := backendOn(t, Options{DSN: db.DSN("")}).Preflight(t.Context(), []backend.Bid{{Election: "jobs", Candidate: backend.Candidate{ID: "a", Nonce: backend.NewNonce()}, TTL: time.Second}})[0]
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "function public.audit() line 1") || strings.Contains(err.Error(), "GRANT") || strings.Contains(err.Error(), "elect schema") {
+			t.Errorf("%s: %v; want ErrDenied with the function alone", body, err)
 		}
 	}
 }

@@ -34,9 +34,8 @@ var ErrFenced = errors.New("fenced: this term is not that of the leader")
 // Until the transaction has ended no other leader is elected; renewals go on. The account needs SELECT,
 // and UPDATE of the column kind. Between the expiry of a lease and the next grant, its term still passes.
 type Fence struct {
-	// Schema and Prefix are those of [Options]. If no schema is named, Check asks for that to which the
-	// search_path leads with which the connection began, as a Backend does, which takes one request more:
-	// there must be one table. What the search_path of the transaction is decides nothing.
+	// Schema and Prefix are those of [Options]. If no schema is named, Check asks, in one request more, for
+	// that to which the search_path leads with which the connection began: there must be one table.
 	Schema, Prefix string
 
 	// Hold bounds how long a client that stops within the transaction keeps a successor from being
@@ -56,14 +55,12 @@ const findSQL = `SELECT count(*), convert_to(coalesce(min(n.nspname::text), ''),
 // Check returns nil if term is that of the election's leader, and keeps it so until tx has ended. It waits
 // for a grant that is being written. The error is ErrFenced if it is another term. Roll back after any error.
 func (f Fence) Check(ctx context.Context, tx pgx.Tx, election string, term uint64) error {
-	query := func(statement string, args ...any) row { return tx.QueryRow(ctx, statement, args...) }
-	return f.check(election, term, query)
+	return f.check(election, term, func(q string, args ...any) row { return tx.QueryRow(ctx, q, args...) })
 }
 
 // CheckSQL is Check for a transaction of database/sql, with any driver.
 func (f Fence) CheckSQL(ctx context.Context, tx *sql.Tx, election string, term uint64) error {
-	query := func(statement string, args ...any) row { return tx.QueryRowContext(ctx, statement, args...) }
-	return f.check(election, term, query)
+	return f.check(election, term, func(q string, a ...any) row { return tx.QueryRowContext(ctx, q, a...) })
 }
 
 type row = interface{ Scan(into ...any) error }
@@ -95,6 +92,8 @@ func (f Fence) check(election string, term uint64, query func(statement string, 
 
 	r, _ := lease.Decode(lease.Records, value).(*lease.Record)
 	switch {
+	case code(err) == readOnly:
+		err = fmt.Errorf("%w: not in a transaction that may write: %w", backend.ErrDenied, err)
 	case err != nil && !errors.Is(err, sql.ErrNoRows): // which is pgx.ErrNoRows, too
 		err = d.Fail(err)
 	case r == nil || r.Term != term || r.Nonce == "":

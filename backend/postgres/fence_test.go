@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,10 @@ func TestAFenceIsHeldNoLongerThanHold(t *testing.T) {
 		if err := f.Check(t.Context(), tx, "jobs", 1); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("a bad %s: %v", want, err)
 		}
+	}
+	err = pgx.BeginTxFunc(t.Context(), db.Admin(), pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error { return Fence{}.Check(t.Context(), tx, "jobs", 1) })
+	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "not in a transaction that may write") || strings.Contains(err.Error(), "ALTER ROLE") {
+		t.Errorf("in a transaction that only reads: %v; want ErrDenied, and why", err)
 	}
 	testbed.NoError(t, (Fence{Hold: 100 * time.Millisecond}).Check(t.Context(), tx, "jobs", 1))
 	testbed.Eventually(t, patience, "a successor is elected", func() error {

@@ -41,8 +41,7 @@ func (d *driver) hear(ctx context.Context, c *conn) (err error) {
 }
 
 func (d *driver) listen(ctx context.Context, c *conn) error {
-	// A call that needs the connection waits until it listens: to break a statement off is to lose the
-	// connection, and the server may have no place for another one.
+	// A call waits until its connection listens: a statement that is broken off costs the connection.
 	begin, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginLimit)
 	defer cancel()
 	if !c.pooled {

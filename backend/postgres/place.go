@@ -10,9 +10,8 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// surveySQL asks for the search path of the connection, for that with which it began, for the schema to which
-// the latter leads, for the role, for all tables that may be meant, and whether the schema is there that was
-// named. The first two differ if somebody has told the connection another one.
+// surveySQL asks for the search path of the connection, which it may have been told, for that with which it
+// began, where that leads, for the role, for all tables that may be meant, and for the schema that was named.
 const surveySQL = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ` + limitSQL + encodingSQL +
 	`SELECT pg_catalog.current_setting('search_path'), pg_catalog.pg_backend_pid() <> {pid}; ` + settingsSQL +
 	`SET LOCAL search_path TO DEFAULT; SELECT pg_catalog.current_setting('search_path'),

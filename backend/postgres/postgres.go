@@ -30,19 +30,17 @@ const Name = "postgres"
 
 // Options names the server and the table. Exactly one of DSN, Pool and DB is set.
 type Options struct {
-	// DSN is in the form of libpq: postgres://user:password@host:5432/database?sslmode=verify-full,
-	// or host=… user=…. What it lacks comes from PGHOST, PGPASSWORD and so on, as for psql. Of
-	// several hosts the primary is used. It is never shown.
+	// DSN is in the form of libpq: postgres://user:password@host:5432/database?sslmode=verify-full, or host=…
+	// What it lacks comes from PGHOST and so on. Of several hosts the primary is used. It is never shown.
 	DSN string `yaml:"dsn" json:"dsn"`
 
 	// DSNFile is a file with the DSN, where user and password may be replaced: each connection reads it
 	// again. DSN must be set, too. In a configuration it is dsn_file. Default: none.
 	DSNFile string `yaml:"-" json:"-"`
 
-	// Pool and DB are the program's own, and stay open. DB must have been opened by the driver of package
-	// pgx/v5/stdlib. One connection is taken for long, and replaced once a minute; one more for some seconds
-	// while the server is slow. Pool opens others in their place, up to its MaxConns. DB does not, so it must
-	// be able to open two at least, besides those that the program needs at once.
+	// Pool and DB, by the driver of pgx/v5/stdlib, are the program's own, and stay open. One connection is
+	// taken for long, and replaced once a minute; one more for some seconds while the server is slow. Pool
+	// opens others in their place. DB must be able to open two besides those that the program needs at once.
 	Pool *pgxpool.Pool `yaml:"-" json:"-"`
 	DB   *sql.DB       `yaml:"-" json:"-"`
 
@@ -81,8 +79,7 @@ func init() {
 	})
 }
 
-// Open checks o and returns a Backend. The server may be down: the first call connects to it.
-// Errors are of class [backend.ErrInvalid].
+// Open checks o and returns a Backend, or [backend.ErrInvalid]. The first call connects to the server.
 func Open(o Options) (*Backend, error) {
 	d, err := newDriver(o)
 	if err != nil {
@@ -91,7 +88,6 @@ func Open(o Options) (*Backend, error) {
 	return &Backend{relational.NewBackend(d, &d.Driver), d}, nil
 }
 
-// unconnected returns a driver without connections.
 func unconnected(schema, prefix string) (*driver, error) {
 	t, err := relational.NewTable(`"`, "a-z", schema, prefix)
 	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}}
@@ -168,7 +164,6 @@ type conn struct {
 	hears, pooled bool   // it listens; it leads to a pooler
 }
 
-// close closes the connection.
 func (c *conn) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), minTTL)
 	defer cancel()
@@ -210,8 +205,7 @@ func (d *driver) connect(dsn, file string) error {
 	return nil
 }
 
-// loginLimit is how long a server may take to let a connection in, or all hosts of a DSN together. A server
-// may ask a directory about the password, or be busy with many logins, and one that is broken off goes on.
+// loginLimit is how long a login may take, or those at all hosts together: one that is broken off goes on.
 const (
 	loginLimit       = 15 * time.Second
 	loginLimitOfMany = 5 * time.Second // another host may be the primary
@@ -254,8 +248,7 @@ func parse(dsn, login string, dialer *client.Dialer) (*pgx.ConnConfig, error) {
 	return c, nil
 }
 
-// primary accepts a server that takes writes. From PostgreSQL 14 on it tells by itself: somebody's limit of
-// the running time may end any statement.
+// primary accepts a server that takes writes. But for version 13 that needs no statement, which may end.
 func primary(ctx context.Context, c *pgconn.PgConn) error {
 	if c.ParameterStatus("in_hot_standby") == "off" {
 		return nil

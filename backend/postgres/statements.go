@@ -7,9 +7,8 @@ import (
 	"github.com/go-election/go-election/internal/relational"
 )
 
-// settingsSQL sets for one transaction what somebody may have told the connection: see "What a connection was
-// told" in docs/design/postgres.md. The limit of the running time comes first, since it ends what follows.
-// The role, and whether transactions may write, stay as set for the account. work_mem spares temporary files.
+// settingsSQL sets for one transaction what somebody may have told the connection: see the table in
+// docs/design/postgres.md. The limit of the running time comes first, since it ends what follows.
 const settingsSQL = limitSQL + ` {newer} SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL role TO DEFAULT;
 SET LOCAL search_path = pg_catalog, pg_temp; ` + encodingSQL + `
 SET LOCAL row_security = off; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off;
@@ -31,9 +30,8 @@ SELECT set_config('transaction_read_only', current_setting('default_transaction_
 `
 )
 
-// hereSQL is the identity of the server, its timeline, the database and the table. pg_control_checkpoint
-// still has the old timeline for minutes after a promotion. The table is that of the row of the origin, if
-// there is one. A table that a crash empties is no store.
+// hereSQL is the identity of server, timeline (pg_control_checkpoint has the old one for minutes), database
+// and table: that of the row of the origin, if there is one. A table that a crash empties is no store.
 const hereSQL = `(SELECT system_identifier::text FROM pg_control_system())
  || '.' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)
  || '.' || (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -86,10 +84,9 @@ const originSQL = writingSQL + lockSQL + `INSERT INTO {table} AS t (kind, name, 
  WHERE t.value = {payload}->>1; COMMIT`
 
 // writeSQL makes changes whose items are as they were read. Rows that are put are locked for update, rows
-// that are only checked for share. A row that somebody else has locked is skipped: its change is busy, the
-// others are made. A row that is in no snapshot is missing, since lockSQL comes before, in a statement of its
-// own. If a trigger keeps a change back or alters it, all fails: what is not written must not count as
-// granted.
+// that are only checked for share. A row that somebody else has locked is skipped: its change is busy. A row
+// in no snapshot is missing, since lockSQL is a statement of its own. If a trigger keeps a change back or
+// alters it, all fails: what is not written must not count as granted.
 const writeSQL = `WITH a AS MATERIALIZED (SELECT {payload} AS j),
 i AS MATERIALIZED (SELECT (q->>0)::int AS c, q->>1 AS k, q->>2 AS n, q->>3 AS w, q->>4 AS v, q->>5 AS b,
  (q->>6)::bool AS p FROM a, json_array_elements(a.j->'rows') AS q),
@@ -139,8 +136,7 @@ func (d *driver) statement(text string, data any, more ...string) string {
 		"{channel}", t.Name(), "{payload}", textSQL(relational.JSON(data))+"::json")...).Replace(text)
 }
 
-// ascii returns the name of a table as a statement has it. A connection may have been told any encoding, in
-// which the server reads the whole message.
+// ascii returns the name of a table as a statement has it: the server may read that in any encoding.
 func ascii(t relational.Table) string {
 	if t.Schema == "" {
 		return t.String()
