@@ -146,6 +146,7 @@ const (
 	readOnly         = "25006" // by default_transaction_read_only: a standby refuses the BEGIN before
 	noRight          = "42501"
 	undefinedTable   = "42P01"
+	full             = "54000" // a limit of the program
 	lockNotAvailable = "55P03"
 	queryCanceled    = "57014"
 )
@@ -176,7 +177,7 @@ func (*driver) Fault(err error) relational.Fault {
 	}
 }
 
-var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", notUTF8, "22001", "54000", queryCanceled}
+var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", notUTF8, "22001", full, queryCanceled}
 
 // denied are the classes and codes of errors about which an administrator must act.
 var denied = []string{

@@ -108,7 +108,11 @@ func (d *driver) Change(ctx context.Context, b *relational.Batch) (c relational.
 	}
 	data := map[string]any{"epoch": b.Epoch, "newest": b.Position, "rows": b.Rows, "notify": b.Notify}
 	results, err := d.exec(ctx, d.statement(write, data)+d.statement(verifySQL, b.Verify))
-	if err != nil {
+	switch {
+	case code(err) == full && b.Notify: // no place for a notification, perhaps: others ask by themselves
+		b.Notify = false
+		return d.Change(ctx, b)
+	case err != nil:
 		return c, err
 	}
 	answer, after := results[len(results)-2], results[len(results)-1]

@@ -58,6 +58,19 @@ func TestACallWaitsUntilItsConnectionListens(t *testing.T) {
 	}
 }
 
+// A neighbour that listens and never ends its transaction fills the queue of notifications. That fails each transaction
+// that notifies, at its end, as the trigger does here: to fill the queue takes 8 GB.
+func TestAFullQueueOfNotificationsKeepsNobodyFromLeading(t *testing.T) {
+	t.Parallel()
+	db := withTable(t, testbed.SharedPostgres(t).Database(t))
+	db.Exec(t, `CREATE FUNCTION no_place() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+IF EXISTS (SELECT FROM regexp_matches(current_query(), $r$decode\('([^']+)'$r$, 'g') AS m WHERE convert_from(decode(m[1], 'base64'), 'UTF8') LIKE '%"notify":true%') THEN
+RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'too many notifications in the NOTIFY queue'; END IF; RETURN NULL; END $$`,
+		"CREATE CONSTRAINT TRIGGER no_place AFTER INSERT OR UPDATE ON election_item DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION no_place()")
+	a := candidate(t, backendOn(t, Options{DSN: db.DSN("")}))
+	a.Resigns(a.Keeps(a.Leads("jobs")))
+}
+
 // The server ends connections that are idle, but not the one that listens.
 func TestAListenerIsIdleForLong(t *testing.T) {
 	t.Parallel()
