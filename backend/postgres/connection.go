@@ -26,6 +26,8 @@ func (d *driver) exec(ctx context.Context, statements string) ([]*pgconn.Result,
 	switch {
 	case code(err) == lockNotAvailable:
 		return nil, d.locked(ctx, err)
+	case code(err) == noRight, code(err) == readOnly: // a session keeps what the account had when it began
+		d.conns.Replace()
 	case err != nil && ctx.Err() != nil: // the program's pool may have no connection left
 		used, most := d.inUse()
 		return nil, client.PoolBusy(used, most, err)

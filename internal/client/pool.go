@@ -86,9 +86,8 @@ func (p *Pool[C]) take(ctx context.Context, most int, may func() bool) (*Conn[C]
 			c := p.idle[last]
 			p.idle = p.idle[:last]
 			p.used++
-			if now := time.Now(); now.Sub(c.opened) > p.Age && now.After(p.replaceAfter) {
-				p.replaceAfter = now.Add(openLimit)
-				p.begin(true)
+			if time.Since(c.opened) > p.Age {
+				p.replace()
 			}
 			return c, nil
 		case p.failures > failures && p.used+p.opening+len(p.idle) == 0:
@@ -148,6 +147,21 @@ func (p *Pool[C]) begin(successor bool) {
 		}
 		p.changed.Broadcast()
 	}()
+}
+
+// Replace opens a successor of all connections, as if they were old. A session may keep what its account had
+// when it began.
+func (p *Pool[C]) Replace() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replace()
+}
+
+func (p *Pool[C]) replace() {
+	if now := time.Now(); !p.closed && now.After(p.replaceAfter) {
+		p.replaceAfter = now.Add(openLimit)
+		p.begin(true)
+	}
 }
 
 // leave makes the connections of today ones that are not used again. The caller holds p.mu.
