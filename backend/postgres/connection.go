@@ -161,11 +161,12 @@ func code(err error) string {
 	return ""
 }
 
-// standby reports whether the server can only be read. One that refuses a transaction that may write has no
-// code of its own: that is known by the file of the server's source.
+// standby reports whether the server can only be read. To refuse a transaction that may write, or LISTEN, it
+// has no code of its own: that is known by the function in the server's source.
 func standby(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return errors.Is(err, errStandby) || ok && e.Code == notSupported && e.File == "variable.c"
+	return errors.Is(err, errStandby) || ok && (e.Routine == "PreventCommandDuringRecovery" ||
+		e.Code == notSupported && e.Routine == "call_bool_check_hook")
 }
 
 func (*driver) Fault(err error) relational.Fault {
@@ -196,7 +197,6 @@ var denied = []string{
 	"P0", "38", "39", "45", // somebody's trigger
 }
 
-// isDenied reports whether an administrator must act.
 func isDenied(err error) bool {
 	switch c := code(err); {
 	case errors.Is(err, backend.ErrDenied):

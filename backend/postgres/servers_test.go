@@ -87,6 +87,28 @@ func TestConnectionsToTheServerOfBeforeAreDropped(t *testing.T) {
 	}
 }
 
+// A pooler, or a pool of the program's own, may lead to a standby, which refuses to write: nobody must be asked to act for that, and the
+// next connection may lead to the primary.
+func TestAStandbyThatIsWrittenToIsNotDenied(t *testing.T) {
+	t.Parallel()
+	primary := testbed.StartPostgres(t, testbed.Options{})
+	db := withTable(t, primary.Database(t))
+	standby, proxy := testbed.StartPostgresStandby(t, primary), testbed.NewProxy(t, primary.Addr())
+	b := backendOn(t, Options{Pool: poolOf(t, db.DSN(proxy.Addr()), 3)})
+	a := candidate(t, b)
+	held := a.Leads("jobs")
+	proxy.SetTarget(standby.Addr())
+	b.driver.ServerChanged() // the next call connects
+	if err := a.Renews(held).Err; !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "recovery") {
+		t.Errorf("a renewal on the standby: %v; want ErrUnavailable", err)
+	}
+	if err := b.driver.conns.Watch(t.Context(), b.driver.hear); err == nil || b.driver.Fault(err).Denied {
+		t.Errorf("who listens on the standby: %v; want it unavailable", err)
+	}
+	proxy.SetTarget(primary.Addr())
+	a.Keeps(held)
+}
+
 func backendOn(t testing.TB, o Options) *Backend {
 	t.Helper()
 	return testbed.Open(t, Open, o)
