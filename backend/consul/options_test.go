@@ -26,6 +26,8 @@ func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
 		"credentials in the address": {Address: "http://user:" + secret + "@localhost:8500"},
 		"another scheme":             {Address: "ftp://localhost"},
 		"not an address":             {Address: "http://%zz" + secret},
+		"no such port":               {Address: "localhost:99999"},
+		"a port that is missing":     {Address: "unix:/run/consul.sock"},
 		"a socket without path":      {Address: "unix://"},
 		"a slash":                    {Prefix: "a/"},
 		"a control character":        {Prefix: "a\x00b"},

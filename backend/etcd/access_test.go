@@ -201,6 +201,7 @@ func TestErrorsHideThePassword(t *testing.T) {
 		"wrong prefix":   {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret, Prefix: "other/"}, backend.ErrDenied},
 		"unreachable":    {Options{Endpoints: []string{"127.0.0.1:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
 		"no such host":   {Options{Endpoints: []string{"nowhere.invalid:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
+		"no such port":   {Options{Endpoints: []string{"127.0.0.1:70000"}, Username: "app", Password: secret}, backend.ErrInvalid},
 		"in the URL":     {Options{Endpoints: []string{"http://app:" + secret + "@" + n.Addr()}}, backend.ErrInvalid},
 	} {
 		if c.o.Prefix == "" {

@@ -35,6 +35,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"may hold a password":                {Addresses: []string{"redis://u:canary7f3a@a:1"}},
 		"address 1 is not":                   {Addresses: []string{"canary7f3a@a:1"}},
 		"address 2 is not":                   {Addresses: []string{"a:1", "u:canary7f3a:a"}, Master: "m"},
+		"address 3 is not":                   {Addresses: []string{"a:1", "b", "c:70000"}, Master: "m"},
 		"set together with Client":           {Client: client, Password: "canary7f3a"},
 		"the Client is a *redis.Ring":        {Client: ring},
 		"the Client is that of a cluster":    {Client: cluster, WaitReplicas: 1},

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -30,14 +29,11 @@ func (d *driver) connect(o Options) error {
 	}
 	var addresses []string
 	for i, a := range o.Addresses {
-		a = client.WithPort(a, port)
-		host, port, err := net.SplitHostPort(a)
-		_, notIP := netip.ParseAddr(host)
-		if err != nil || host == "" || port == "" || strings.ContainsAny(a, "@/ ") ||
-			notIP != nil && strings.Contains(host, ":") {
+		address, _, ok := client.HostPort(a, port)
+		if !ok {
 			return fmt.Errorf("address %d is not host:port; it is not shown, it may hold a password", i+1)
 		}
-		addresses = append(addresses, a)
+		addresses = append(addresses, address)
 	}
 	config := o.TLS.Clone()
 	if o.CAFile+o.CertFile+o.KeyFile != "" {

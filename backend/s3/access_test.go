@@ -23,6 +23,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"an unknown encryption":   {Bucket: "b", Encryption: "rot13"},
 		"a key without KMS":       {Bucket: "b", KMSKey: "k"},
 		"an endpoint without //":  {Bucket: "b", Endpoint: "user:secret@"},
+		"no such port":            {Bucket: "b", Endpoint: "http://127.0.0.1:90000"},
 		"an endpoint with a path": {Bucket: "b", Endpoint: "https://s3.example.com/b"},
 		"a file that is missing":  {Bucket: "b", CAFile: none + "x"},
 		"no certificate":          {Bucket: "b", CAFile: none},

@@ -203,6 +203,9 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 	for want, o := range map[string]Options{
 		"no servers":         {},
 		"host:port":          {Servers: []string{"a b"}},
+		"zk1:2181:2888":      {Servers: []string{"zk1:2181:2888"}},
+		"zk1:99999":          {Servers: []string{"zk1:99999"}},
+		"zk1:client":         {Servers: []string{"zk1:client"}},
 		"a path (chroot)":    {Servers: []string{"zk1:2181", "zk2:2181/app"}},
 		"a user into user":   {Servers: []string{"u:" + canary + "@zk1:2181"}},
 		"absolute":           {Servers: []string{"a"}, Root: "x"},

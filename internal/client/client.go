@@ -10,7 +10,9 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -94,10 +96,30 @@ func URL(address string) (*url.URL, error) {
 		return nil, errors.New("it is not of the form https://host:port")
 	case u.User != nil:
 		return nil, errors.New("it contains credentials, which have options of their own")
+	case !isAddress(u.Host):
+		return nil, fmt.Errorf("%.80q is not a host with a port of 1 to 65535, or none", u.Host)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("it has the scheme %.10q: http or https are known", u.Scheme)
 	}
 	return u, nil
+}
+
+func isAddress(hostPort string) bool {
+	_, _, ok := HostPort(hostPort, "1")
+	return ok
+}
+
+// HostPort returns an address with its port, which is port if it names none, and its host. ok is false for
+// what nobody could dial.
+func HostPort(address, port string) (hostPort, host string, ok bool) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(strings.Trim(address, "[]"), port)
+	}
+	host, port, err := net.SplitHostPort(address)
+	number, unknown := net.LookupPort("tcp", port)
+	_, notIP := netip.ParseAddr(host)
+	isName := host != "" && !strings.ContainsAny(host, "@/ ,:")
+	return address, host, err == nil && unknown == nil && number > 0 && (notIP == nil || isName)
 }
 
 // ByProxy says that connections to an address lead through a proxy, if the environment of this process names

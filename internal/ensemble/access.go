@@ -130,12 +130,11 @@ func NewAccess(o Options) (*Access, error) {
 
 // address returns a server with its port, and whether it is on this host.
 func address(server string) (hostPort string, loopback bool, err error) {
-	hostPort = client.WithPort(server, "2181")
-	host, port, err := net.SplitHostPort(hostPort)
+	hostPort, host, ok := client.HostPort(server, "2181")
 	switch {
 	case strings.ContainsAny(server, "@/"): // there may be a password in it
 		return "", false, errors.New("a server is host:port: a path (chroot) goes in root, a user into user")
-	case err != nil, host == "", port == "", strings.ContainsAny(server, " ,"):
+	case !ok:
 		return "", false, fmt.Errorf("server %.80q is not of the form host:port", server)
 	}
 	ip := net.ParseIP(host)
