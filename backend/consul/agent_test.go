@@ -66,11 +66,11 @@ func TestRefusalsSayWhatToCorrect(t *testing.T) {
 			}
 			return err
 		},
-		"raise txn_max_req_len and ": func(ctx context.Context) error {
+		"and kv_max_value_size of the agents, and the limit of a proxy": func(ctx context.Context) error {
 			_, _, err := a.txn(ctx, api.KVTxnOps{{Verb: api.KVSet, Key: "election/x", Value: make([]byte, 1<<20)}})
 			return err
 		},
-		"kv_max_value_size of the agents": func(ctx context.Context) error {
+		"raise txn_max_req_len and kv_max_value_size": func(ctx context.Context) error {
 			_, _, err := a.txn(ctx, api.KVTxnOps{{Verb: api.KVSet, Key: "election/x", Value: make([]byte, 350_000)}})
 			return err
 		},
@@ -111,6 +111,23 @@ func TestTheAnswerOfAProxyHasItsCode(t *testing.T) {
 	}
 }
 
+// A page for people, as of a portal or a maintenance, comes with status 200.
+func TestAPageIsNoAnswer(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Consul-Index", "7")
+		io.WriteString(w, "<html>\n<h1>Log in</h1>\n</html>\n")
+	}))
+	defer proxy.Close()
+	a := connect(t, proxy.URL)
+	_, _, txn := a.txn(t.Context(), api.KVTxnOps{{Verb: api.KVGet, Key: "election/x"}})
+	_, index := a.index(t.Context(), "election/", 0)
+	for what, err := range map[string]error{"transaction": a.fail(txn), "reading": a.fail(index)} {
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "is this the address of a Consul agent?") {
+			t.Errorf("%s: %v; want ErrDenied, and a question about the address", what, err)
+		}
+	}
+}
+
 // Without an index nobody can tell whether a listing is still the same, and a query that waits would not wait.
 func TestAListingWithoutAnIndexIsDenied(t *testing.T) {
 	for index, good := range map[string]bool{"": false, "0": false, "-1": false, "x": false, "1": true, "18446744073709551615": true} {
@@ -132,4 +149,27 @@ func TestAListingWithoutAnIndexIsDenied(t *testing.T) {
 			t.Errorf("without an index: %v; want ErrDenied", err)
 		}
 	}
+}
+
+// A gateway answers a write with JSON of its own, and nothing was written. Who believed that would lead beside the next one.
+func TestAnAnswerThatNamesNoWriteRenewsNothing(t *testing.T) {
+	t.Parallel()
+	n := newLab(t, testbed.SharedConsul(t)).node(t, "n")
+	held := n.Leads("x")
+	agent := n.wire.next
+	for _, text := range []string{"{}", "null", `{"status":"ok"}`, `{"Results":[{"KV":{"Key":"y","ModifyIndex":9}}]}`} {
+		n.wire.next = answering(text)
+		if a := n.Renews(held); a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) {
+			t.Errorf("two leaders: %s renews a lease: %v, %v; want ErrDenied", text, a.Outcome, a.Err)
+		}
+	}
+	n.wire.next = agent
+	n.Keeps(held)
+}
+
+// answering is an agent that answers every request with a text.
+type answering string
+
+func (text answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(string(text))), Request: r}, nil
 }

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,11 +82,8 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 func (d *driver) servers(ctx context.Context) ([]backend.Diagnostic, error) {
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := d.client.Status().LeaderWithQueryOptions(query)
-	if err != nil {
-		return nil, err
-	}
-	peers, err := d.client.Status().PeersWithQueryOptions(query)
-	if err != nil {
+	peers, err2 := d.client.Status().PeersWithQueryOptions(query)
+	if err = cmp.Or(err, err2); err != nil {
 		return nil, err
 	}
 	servers := len(peers)

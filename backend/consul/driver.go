@@ -109,8 +109,11 @@ const maxByKey = 100
 
 // Read implements [lease.Driver]. It takes a transaction for each 128 keys. Many records are listed.
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (v lease.View, err error) {
-	began := time.Now()
-	pairs, err := d.get(ctx, d.names(keys)...)
+	began, names := time.Now(), []string{d.changes(), d.originKey()}
+	for _, k := range byKey(keys) {
+		names = append(names, d.key(k))
+	}
+	pairs, err := d.get(ctx, names...)
 	if err == nil {
 		v, err = d.view(ctx, began, keys, pairs)
 	}
@@ -124,15 +127,6 @@ func byKey(keys []lease.Key) []lease.Key {
 		return others
 	}
 	return keys
-}
-
-// names returns what is read with items: the keys changes and origin, and the items' keys.
-func (d *driver) names(keys []lease.Key) []string {
-	names := []string{d.changes(), d.originKey()}
-	for _, k := range byKey(keys) {
-		names = append(names, d.key(k))
-	}
-	return names
 }
 
 // view returns the answer of a reading that began then and has found pairs. It lists records if they are
@@ -158,10 +152,8 @@ func (d *driver) view(
 	for _, k := range keys {
 		it, ok := items[k]
 		if !ok {
-			it, ok = listed[k]
-		}
-		if !ok {
-			it = d.item(k, nil)
+			it = listed[k]
+			it.Key, it.Age = k, -1 // also if it is not there
 		}
 		v.Items = append(v.Items, it)
 	}

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,9 @@ var (
 
 	// errFiltered says that the servers have left out keys.
 	errFiltered = errors.New("permission denied: keys are missing in the answer")
+
+	// errForeign is the answer of who knows nothing of Consul: a gateway, with status 200.
+	errForeign = errors.New("the answer does not name what was written")
 
 	errNoIndex = fmt.Errorf("%w: the answer has no X-Consul-Index: let the proxy pass it", backend.ErrDenied)
 
@@ -55,6 +59,9 @@ func (d *driver) classify(err error) (hint string, class error) {
 	if s, ok := errors.AsType[api.StatusError](err); ok {
 		code = s.Code
 	}
+	_, page := errors.AsType[*json.SyntaxError](err)         // for people
+	_, other := errors.AsType[*json.UnmarshalTypeError](err) // of another program
+	again := []int{408, 409, 425, 429}
 	has := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 	}
@@ -67,14 +74,14 @@ func (d *driver) classify(err error) (hint string, class error) {
 	case has("unknown KV operation", "unknown KV verb", "Failed to parse body"):
 		hint = "; Consul 1.14 or later is needed"
 	case code == 413, has("#txn_max_req_len", "is too large"): // a program's own client may hide the code
-		hint = "; raise txn_max_req_len and kv_max_value_size of the agents"
+		hint = "; raise txn_max_req_len and kv_max_value_size of the agents, and the limit of a proxy"
 	case has(tooManyConns):
 		return "; raise http_max_conns_per_client of the agent", backend.ErrUnavailable
 	case code == 401, code == 403, errors.Is(err, fs.ErrPermission), client.RefusesTLS(text),
 		has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401",
 			"invalid header field", "No path to datacenter", "Enterprise feature",
 			"HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
-	case code >= 300 && code < 500 && !slices.Contains([]int{408, 409, 425, 429}, code):
+	case page, other, errors.Is(err, errForeign), code >= 300 && code < 500 && !slices.Contains(again, code):
 		hint = "; is this the address of a Consul agent?"
 	default:
 		return "", backend.ErrUnavailable

@@ -163,7 +163,11 @@ func (w *writing) applied(
 		r := lease.Result{Outcome: backend.Granted}
 		for _, put := range w.changes[i].Put {
 			it := lease.Item{Key: put.Over.Key}
-			if p := written[w.key(it.Key)]; put.Value != nil && p != nil {
+			if put.Value != nil {
+				p := written[w.key(it.Key)]
+				if p == nil {
+					return errForeign
+				}
 				it = w.item(it.Key, p)
 				it.Edited = false // the answer has no value
 			}
