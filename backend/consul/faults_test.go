@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
@@ -131,6 +134,23 @@ func TestAQueryThatIsGivenUpEndsSoon(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// While there is no record, each write in Consul answers a query that waits: Vault's, say, thousands in a second.
+func TestWritesOfOthersCostNoRequests(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	n := l.node(t, "n")
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	go n.driver.Listen(ctx, 0, nil, func([]lease.Item, uint64) bool { return true })
+	writes := 0
+	for ; ctx.Err() == nil; writes++ {
+		l.root.KV().Put(&api.KVPair{Key: l.prefix + "-other", Value: fmt.Append(nil, writes)}, nil)
+	}
+	if sent := len(n.wire.take()); sent > 6 {
+		t.Errorf("%d requests beside %d writes of another program in 3 s; want one in a second", sent, writes)
+	}
 }
 
 // An agent allows one connection. The calls of a process share it, and its listener does without for a while.

@@ -54,6 +54,10 @@ func (d *driver) Listen(ctx context.Context, _ uint64, _ []lease.Item, on lease.
 		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
 			items = nil
 		case len(items) == 0: // while there is no record, every write in Consul answers the query
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
 			continue
 		}
 		if !on(items, now) {
