@@ -61,7 +61,7 @@ type Inspector interface {
 	// Inspect asks the servers for their versions, settings and health, and explains what matters for leases
 	// with this TTL that are renewed so often. It changes no lease, record or request. Where the account
 	// lacks a right that only Inspect needs, a Diagnostic names the right. An error means that the store
-	// could not be read at all; it is classed like any other.
+	// could not be read at all, perhaps for what a Diagnostic says; it is classed like any other.
 	Inspect(ctx context.Context, ttl, renew time.Duration) ([]Diagnostic, error)
 }
 

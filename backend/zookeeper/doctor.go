@@ -93,7 +93,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 
 	rights, err := d.rights(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("zookeeper: inspect: %w", d.fail(err))
+		return list, fmt.Errorf("zookeeper: inspect: %w", d.fail(err))
 	}
 	return slices.Concat(list, rights, d.tryLargest(ctx)), nil
 }

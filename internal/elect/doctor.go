@@ -68,10 +68,15 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 	list.add(fine, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v",
 		s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
 	if err := s.checkReading(ctx, &list); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, s.CallTimeout)
+		defer cancel()
+		s.checkServers(ctx, &list) // they may say why
 		list.add(problem, "store", "%v\nNothing else was checked.", err)
 		return list
 	}
-	s.checkServers(ctx, &list)
+	if err := s.checkServers(ctx, &list); err != nil {
+		list.add(problem, "servers", "%v", err)
+	}
 	records, err1 := s.records(ctx, "")
 	members, err2 := s.members(ctx)
 	if err := cmp.Or(err1, err2); err != nil {
@@ -115,20 +120,17 @@ func (s *store) checkReading(ctx context.Context, list *diagnostics) error {
 	return nil
 }
 
-func (s *store) checkServers(ctx context.Context, list *diagnostics) {
+// checkServers adds what the servers say of themselves, also if there is an error.
+func (s *store) checkServers(ctx context.Context, list *diagnostics) error {
 	b, ok := s.Backend.(backend.Inspector)
 	if !ok {
-		return
+		return nil
 	}
-	var reported []backend.Diagnostic
-	err := s.within(ctx, func(ctx context.Context) (err error) {
-		reported, err = b.Inspect(ctx, s.TTL, s.RenewEvery)
+	return s.within(ctx, func(ctx context.Context) error {
+		reported, err := b.Inspect(ctx, s.TTL, s.RenewEvery)
+		*list = append(*list, reported...)
 		return err
 	})
-	if err != nil {
-		list.add(problem, "servers", "%v", err)
-	}
-	*list = append(*list, reported...)
 }
 
 // checkWriting leads the trial election for a moment, and forgets it.

@@ -104,6 +104,34 @@ func doctorSays(t *testing.T, env []string, wants ...string) {
 	})
 }
 
+// Two of three servers are dead, so that nothing can be read. The third one says why.
+func TestDoctorSaysWhyNothingCanBeRead(t *testing.T) {
+	t.Parallel()
+	for store, c := range map[string]struct {
+		start func(testing.TB, int) []*testbed.Daemon
+		as    string
+		want  string
+	}{
+		"consul":    {testbed.StartConsulCluster, "ELECTION_CONSUL_ADDRESS", "none leads: there is no majority"},
+		"zookeeper": {testbed.StartZooKeeperEnsemble, "ELECTION_ZOOKEEPER_SERVERS", "not currently serving requests"},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			servers := c.start(t, 3)
+			servers[1].Kill(t)
+			servers[2].Kill(t)
+			env := environ("ELECTION_BACKEND="+store, c.as+"="+servers[0].Addr())
+			testbed.Eventually(t, patience, "elect doctor says why", func() error {
+				out, code := call(t, env, "doctor")
+				if code != exitVacant || !strings.Contains(out, "problem  store") || !strings.Contains(out, c.want) {
+					return fmt.Errorf("code %d; want a problem and %q in\n%s", code, c.want, out)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 // With a guard, a crash of the process costs milliseconds, and one of the machine what it costs without.
 func TestTheDoctorSaysWhatACrashCostsWithAGuard(t *testing.T) {
 	var list diagnostics
