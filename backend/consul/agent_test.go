@@ -154,10 +154,15 @@ func TestAListingWithoutAnIndexIsDenied(t *testing.T) {
 // A gateway answers a write with JSON of its own, and nothing was written. Who believed that would lead beside the next one.
 func TestAnAnswerThatNamesNoWriteRenewsNothing(t *testing.T) {
 	t.Parallel()
-	n := newLab(t, testbed.SharedConsul(t)).node(t, "n")
+	l := newLab(t, testbed.SharedConsul(t))
+	n := l.node(t, "n")
 	held := n.Leads("x")
+	last := l.pair(t, l.session(n.Me.Nonce))
 	agent := n.wire.next
-	for _, text := range []string{"{}", "null", `{"status":"ok"}`, `{"Results":[{"KV":{"Key":"y","ModifyIndex":9}}]}`} {
+	of := func(key string) string {
+		return fmt.Sprintf(`{"Results":[{"KV":{"Key":%q,"ModifyIndex":%d}}]}`, key, last.ModifyIndex)
+	}
+	for _, text := range []string{"{}", "null", `{"status":"ok"}`, of("y"), of(last.Key)} { // the last one as of the write before
 		n.wire.next = answering(text)
 		if a := n.Renews(held); a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) {
 			t.Errorf("two leaders: %s renews a lease: %v, %v; want ErrDenied", text, a.Outcome, a.Err)

@@ -165,7 +165,7 @@ func (w *writing) applied(
 			it := lease.Item{Key: put.Over.Key}
 			if put.Value != nil {
 				p := written[w.key(it.Key)]
-				if p == nil {
+				if p == nil || p.ModifyIndex <= version(&put.Over) {
 					return errForeign
 				}
 				it = w.item(it.Key, p)
