@@ -111,23 +111,6 @@ func TestTheAnswerOfAProxyHasItsCode(t *testing.T) {
 	}
 }
 
-// A page for people, as of a portal or a maintenance, comes with status 200.
-func TestAPageIsNoAnswer(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Consul-Index", "7")
-		io.WriteString(w, "<html>\n<h1>Log in</h1>\n</html>\n")
-	}))
-	defer proxy.Close()
-	a := connect(t, proxy.URL)
-	_, _, txn := a.txn(t.Context(), api.KVTxnOps{{Verb: api.KVGet, Key: "election/x"}})
-	_, index := a.index(t.Context(), "election/", 0)
-	for what, err := range map[string]error{"transaction": a.fail(txn), "reading": a.fail(index)} {
-		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "is this the address of a Consul agent?") {
-			t.Errorf("%s: %v; want ErrDenied, and a question about the address", what, err)
-		}
-	}
-}
-
 // Without an index nobody can tell whether a listing is still the same, and a query that waits would not wait.
 func TestAListingWithoutAnIndexIsDenied(t *testing.T) {
 	for index, good := range map[string]bool{"": false, "0": false, "-1": false, "x": false, "1": true, "18446744073709551615": true} {
@@ -151,7 +134,8 @@ func TestAListingWithoutAnIndexIsDenied(t *testing.T) {
 	}
 }
 
-// A gateway answers a write with JSON of its own, and nothing was written. Who believed that would lead beside the next one.
+// A gateway answers a write with a page or JSON of its own, and nothing was written. Who believed that would lead beside
+// the next one.
 func TestAnAnswerThatNamesNoWriteRenewsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -162,10 +146,11 @@ func TestAnAnswerThatNamesNoWriteRenewsNothing(t *testing.T) {
 	of := func(key string) string {
 		return fmt.Sprintf(`{"Results":[{"KV":{"Key":%q,"ModifyIndex":%d}}]}`, key, last.ModifyIndex)
 	}
-	for _, text := range []string{"{}", "null", `{"status":"ok"}`, of("y"), of(last.Key)} { // the last one as of the write before
+	for _, text := range []string{"<html>Log in</html>", "[]", "{}", "null", `{"status":"ok"}`, of("y"), of(last.Key)} { // the last one as of the write before
 		n.wire.next = answering(text)
-		if a := n.Renews(held); a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) {
-			t.Errorf("two leaders: %s renews a lease: %v, %v; want ErrDenied", text, a.Outcome, a.Err)
+		a := n.Renews(held)
+		if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "is this the address of a Consul agent?") {
+			t.Errorf("two leaders: %s renews a lease: %v, %v; want ErrDenied, and a question about the address", text, a.Outcome, a.Err)
 		}
 	}
 	n.wire.next = agent

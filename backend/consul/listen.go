@@ -22,6 +22,7 @@ func (d *driver) Listen(ctx context.Context, _ uint64, _ []lease.Item, on lease.
 		if time.Since(time.Unix(0, d.full.Load())) < listenPause {
 			return errFull
 		}
+		began := time.Now()
 		d.mu.Lock()
 		before, tooMany := d.listened, d.tooMany
 		d.mu.Unlock()
@@ -49,16 +50,16 @@ func (d *driver) Listen(ctx context.Context, _ uint64, _ []lease.Item, on lease.
 		tooMany = d.tooMany
 		d.mu.Unlock()
 		switch {
-		case now == before: // nothing has happened for a while
-			continue
-		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
-			items = nil
-		case len(items) == 0: // while there is no record, every write in Consul answers the query
+		case now == before, !tooMany && now > before && len(items) == 0:
+			// Nothing has happened for a while, or a proxy does not let the query wait. While there is no
+			// record, every write in Consul answers it.
 			select {
-			case <-time.After(time.Second):
+			case <-time.After(time.Until(began.Add(time.Second))):
 			case <-ctx.Done():
 			}
 			continue
+		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
+			items = nil
 		}
 		if !on(items, now) {
 			return nil
