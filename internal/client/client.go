@@ -91,22 +91,19 @@ func URL(address string) (*url.URL, error) {
 		address = "http://" + address
 	}
 	u, err := url.Parse(address)
+	isHost := false
+	if err == nil {
+		_, _, isHost = HostPort(u.Host, "80")
+	}
 	switch {
-	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+	case !isHost || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("it is not of the form https://host:port")
 	case u.User != nil:
 		return nil, errors.New("it contains credentials, which have options of their own")
-	case !isAddress(u.Host):
-		return nil, fmt.Errorf("%.80q is not a host with a port of 1 to 65535, or none", u.Host)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("it has the scheme %.10q: http or https are known", u.Scheme)
 	}
 	return u, nil
-}
-
-func isAddress(hostPort string) bool {
-	_, _, ok := HostPort(hostPort, "1")
-	return ok
 }
 
 // HostPort returns an address with its port, which is port if it names none, and its host. ok is false for
