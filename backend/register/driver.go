@@ -49,9 +49,9 @@ type reading struct {
 	oldUpTo  uint64
 }
 
-// get reads the document, and makes one if there is no value.
+// get reads the document, and makes one if there is no value. Some stores take none where one was deleted.
 func (d *driver) get(ctx context.Context) (r reading, err error) {
-	for {
+	for range 3 {
 		d.mu.Lock()
 		before, wentBack := d.newest, d.wentBack
 		d.mu.Unlock()
@@ -64,16 +64,17 @@ func (d *driver) get(ctx context.Context) (r reading, err error) {
 				continue // whoever has made it
 			}
 		}
-		var doc *document
-		if err == nil {
-			doc, err = decode(value)
+		if err != nil {
+			return r, err
 		}
+		doc, err := decode(value)
 		if err == nil {
 			r, err = d.note(doc, before, wentBack)
 			r.version = version
 		}
 		return r, err
 	}
+	return r, fmt.Errorf("%w: the store says that there is no value, and takes none", backend.ErrUnavailable)
 }
 
 // note remembers a document. It compares it with what was known when its reading began: before, and wentBack.
@@ -176,7 +177,7 @@ func (d *driver) Write(
 		select { // processes that have collided do not do so again
 		case <-time.After(rand.N(max(time.Since(began), time.Millisecond) << min(round, 4))):
 		case <-ctx.Done():
-			return lease.Written{}, ctx.Err()
+			return lease.Written{}, fmt.Errorf("%w, after %d swaps that met another's", ctx.Err(), round+1)
 		}
 	}
 }
