@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -22,6 +24,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"a long prefix":           {Bucket: "b", Prefix: strings.Repeat("p", 300) + "/"},
 		"an unknown encryption":   {Bucket: "b", Encryption: "rot13"},
 		"a key without KMS":       {Bucket: "b", KMSKey: "k"},
+		"a region with its line":  {Bucket: "b", Endpoint: "https://s3.example.com", Region: "eu-central-1\n"},
 		"an endpoint without //":  {Bucket: "b", Endpoint: "user:secret@"},
 		"no such port":            {Bucket: "b", Endpoint: "http://127.0.0.1:90000"},
 		"an endpoint with a path": {Bucket: "b", Endpoint: "https://s3.example.com/b"},
@@ -44,6 +47,24 @@ func TestTheEnvironmentNamesNoEndpoint(t *testing.T) {
 		}
 		if !strings.HasSuffix(b.Location(), "/b/election") {
 			t.Errorf("the location is %s", b.Location())
+		}
+	}
+	for _, name := range []string{"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT"} {
+		t.Setenv(name, "true")
+		err := open(t, Options{Bucket: "b", Endpoint: "http://127.0.0.1:1", PathStyle: true}).Prepare(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("with %s: %v; want the endpoint to be asked", name, err)
+		}
+	}
+}
+
+// A bucket whose objects are locked by default takes none without a checksum. Other stores know only the oldest ones.
+func TestAmazonGetsTheChecksumsOfItsClient(t *testing.T) {
+	for endpoint, want := range map[string]aws.RequestChecksumCalculation{
+		"": aws.RequestChecksumCalculationWhenSupported, "https://s3.example.com": aws.RequestChecksumCalculationWhenRequired,
+	} {
+		if got := open(t, Options{Bucket: "b", Endpoint: endpoint}).leases.api.Options().RequestChecksumCalculation; got != want {
+			t.Errorf("with endpoint %q checksums are of kind %d, want %d", endpoint, got, want)
 		}
 	}
 }

@@ -26,16 +26,13 @@ import (
 // An object is a register. A version is an ETag.
 type object struct {
 	Options
-	api         *s3.Client
-	url         *url.URL // of the store
-	key         string
-	credentials *aws.CredentialsCache // read again when they are refused: their file may be another one
+	api *s3.Client
+	url *url.URL // of the store
+	key string
 }
 
 func (o *object) Close() error {
-	if c, ok := o.api.Options().HTTPClient.(*http.Client); ok {
-		c.CloseIdleConnections()
-	}
+	o.api.Options().HTTPClient.(*http.Client).CloseIdleConnections()
 	return nil
 }
 
@@ -75,35 +72,32 @@ func (o *object) Swap(ctx context.Context, version string, value []byte) (now st
 		put.SSEKMSKeyId = &o.KMSKey
 	}
 	got, err := o.api.PutObject(ctx, put)
+	if err == nil {
+		return tag(got.ETag)
+	}
 	switch code(err) {
-	case "":
 	case "PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey",
 		"IfMatchFailed", "IfNoneMatchFailed": // of Oracle
 		return "", register.ErrChanged
-	default:
-		return "", o.fail("write", err)
 	}
-	return tag(got.ETag)
+	return "", o.fail("write", err)
 }
 
 // tag returns which version there is. Proxies that compress mark it as weak, which is never a match.
 func tag(etag *string) (string, error) {
 	version := strings.TrimPrefix(aws.ToString(etag), "W/")
 	if strings.Trim(version, `"*`) == "" {
-		return "", fmt.Errorf("%w: the store says no ETag", backend.ErrDenied)
+		return "", fmt.Errorf("%w: the store says no ETag; is this its address?", backend.ErrDenied)
 	}
 	return version, nil
 }
 
-// code returns the code of an error that the store has answered: "" for none, "?" for one without a code.
+// code returns the code of an error that the store has answered; "" for none.
 func code(err error) string {
-	if err == nil {
-		return ""
-	}
-	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() != "" {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
-	return "?"
+	return ""
 }
 
 // fail returns err with its class. What is no answer of a store may be one of a proxy.
@@ -111,15 +105,14 @@ func (o *object) fail(what string, err error) error {
 	class, proxy := backend.ErrDenied, client.ByProxy(o.url)
 	answer, ok := errors.AsType[*awshttp.ResponseError](err)
 	if !ok || answer.HTTPStatusCode() == 0 {
-		if !client.RefusesTLS(err.Error()) {
+		if !errors.Is(err, backend.ErrDenied) && !client.RefusesTLS(err.Error()) {
 			class = backend.ErrUnavailable
 		}
 		return fmt.Errorf("%w: %s %q: %w%s", class, what, o.key, err, proxy)
 	}
 	status := answer.HTTPStatusCode()
 	text, hint := http.StatusText(status), "; is this the address of the store?"+proxy
-	api, ok := errors.AsType[smithy.APIError](err)
-	if ok && api.ErrorMessage() != text { // otherwise the SDK has made the message of the status
+	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorMessage() != text { // or the SDK's
 		text, hint = api.ErrorCode()+": "+api.ErrorMessage(), ""
 	}
 	if code(err) == "AccessDenied" {
@@ -129,7 +122,7 @@ func (o *object) fail(what string, err error) error {
 		hint = fmt.Sprintf("; let the proxy pass %d bytes (client_max_body_size)%s", limits.MaxBytes, proxy)
 	}
 	if status == 400 || status == 401 || status == 403 {
-		o.credentials.Invalidate()
+		o.api.Options().Credentials.(*aws.CredentialsCache).Invalidate() // their file may be another one
 	}
 	passing := []string{"RequestTimeout", "OperationAborted", "ConditionalRequestConflict"}
 	failing := status >= 500 && status != 501 && status != 507

@@ -166,6 +166,48 @@ func TestALeaderLeadsOnWhileItsCredentialsAreNotRenewed(t *testing.T) {
 	}
 }
 
+// Who gives out credentials may refuse, too. That is no refusal of the store, and what a program prints may be the secret.
+func TestCredentialsThatAreRefusedAreNoDenialOfTheStore(t *testing.T) {
+	const role = "role_arn = arn:aws:iam::123456789012:role/x\nsource_profile = base\n[profile base]\naws_access_key_id = a\naws_secret_access_key = b\n"
+	var signed atomic.Value
+	for _, c := range []struct {
+		status             int
+		code, config, says string
+		class              error
+	}{
+		{http.StatusForbidden, "AccessDenied", role, "AccessDenied: No.", backend.ErrDenied},
+		{http.StatusNotFound, "", role, "STS", backend.ErrDenied},
+		{http.StatusBadRequest, "Throttling", role, "Throttling: No.", backend.ErrUnavailable},
+		{0, "", "credential_process = echo SecretAccessKey: canary7f3a\n", "process provider error", backend.ErrUnavailable},
+	} {
+		source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			signed.Store(r.Header.Get("Authorization"))
+			w.WriteHeader(c.status)
+			fmt.Fprintf(w, "<ErrorResponse><Error><Code>%s</Code><Message>No.</Message></Error></ErrorResponse>", c.code)
+		}))
+		defer source.Close()
+		file := filepath.Join(t.TempDir(), "config")
+		testbed.NoError(t, os.WriteFile(file, []byte("[default]\n"+c.config), 0o600))
+		for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_REGION": "", "AWS_CONFIG_FILE": file, "AWS_ENDPOINT_URL_STS": source.URL} {
+			t.Setenv(name, value)
+		}
+		b := open(t, Options{Bucket: "b", Region: "eu-north-1", Endpoint: "http://127.0.0.1:1", PathStyle: true})
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		text := fmt.Sprint(err)
+		if !errors.Is(err, c.class) || !strings.Contains(text, c.says) {
+			t.Errorf("%v; want %v with %q", err, c.class, c.says)
+		}
+		for _, never := range []string{"canary", "\n", "s3:GetObject", "address of the store"} {
+			if strings.Contains(text, never) {
+				t.Errorf("%q says %q", text, never)
+			}
+		}
+	}
+	if got := fmt.Sprint(signed.Load()); !strings.Contains(got, "/eu-north-1/sts/") {
+		t.Errorf("the role is asked for in another region than that of the options: %s", got)
+	}
+}
+
 // A memory is a store whose clock is an hour ahead. It says of conditions what Oracle's says, and a proxy marks its ETags.
 type memory struct {
 	mu   sync.Mutex

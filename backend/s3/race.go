@@ -41,8 +41,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) ([]backend.
 		"it has %d of %d bytes; reading it took %v", len(value), limits.MaxBytes, took)
 
 	text := fmt.Sprintf("of %d writers over one version one has won, %d times", racers, races)
-	_, err = b.scratch.race(ctx, 0)
-	if err != nil {
+	if _, err = b.scratch.race(ctx, 0); err != nil {
 		text = err.Error()
 	}
 	conditions := clean.Diagnosticf(err != nil, "conditions", "%s", text)
@@ -63,7 +62,6 @@ const (
 	racers    = 2 // some stores answer those who lose one after another, in seconds
 )
 
-// errIgnored is what is said of a store that does not compare.
 var errIgnored = fmt.Errorf("%w: the store, or a proxy before it, ignores the conditions of writes: two"+
 	" processes could lead. Use another store, or let If-Match and If-None-Match pass", backend.ErrDenied)
 
@@ -118,8 +116,7 @@ func (o *object) write(ctx context.Context, version string, n int) (int, error) 
 				_, err := o.Swap(ctx, version, []byte("race "+string(backend.NewNonce())))
 				if err == nil {
 					wins.Add(1)
-				}
-				if errors.Is(err, register.ErrChanged) {
+				} else if errors.Is(err, register.ErrChanged) {
 					err = nil
 				}
 				if errs[i] = err; !errors.Is(err, backend.ErrUnavailable) {

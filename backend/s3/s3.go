@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/endpointcreds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
@@ -38,8 +39,8 @@ type Options struct {
 	// Bucket is the bucket's name. Required. It must be there.
 	Bucket string `yaml:"bucket" json:"bucket"`
 
-	// Prefix begins the names of the objects. It ends in "/" and has up to 255 bytes of printable text.
-	// All elections of one are in one object: give unrelated fleets different ones. Default: DefaultPrefix.
+	// Prefix begins the names of the objects: up to 255 bytes of printable text that end in "/". Elections of
+	// one are in one object: give unrelated fleets different ones. Default: DefaultPrefix.
 	Prefix string `yaml:"prefix" json:"prefix"`
 
 	// Region is that of the bucket. Default: that of the SDK's configuration. One of both is needed.
@@ -106,7 +107,7 @@ func connect(o Options) (*object, error) {
 	case o.KMSKey != "" && o.Encryption != "aws:kms":
 		return nil, errors.New("kms_key needs encryption: aws:kms")
 	}
-	settings, err := load(context.Background())
+	settings, err := load(context.Background(), o.Region)
 	if err != nil {
 		return nil, fmt.Errorf("the SDK's configuration: %w", err)
 	}
@@ -125,8 +126,9 @@ func connect(o Options) (*object, error) {
 	transport.DialTLSContext = dialer.DialTLS(client.Fresh(transport.TLSClientConfig, o.CAFile))
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	settings.HTTPClient = &http.Client{Transport: transport, CheckRedirect: stay}
-	if o.Region = cmp.Or(o.Region, settings.Region); o.Region == "" {
-		return nil, errors.New("no region")
+	o.Region = settings.Region
+	if !smithyhttp.ValidHostLabel(strings.ReplaceAll(o.Region, ".", "-")) {
+		return nil, fmt.Errorf("region %.63q is none", o.Region)
 	}
 	at, err := client.URL(cmp.Or(o.Endpoint, "https://s3."+o.Region+".amazonaws.com"))
 	if err == nil && at.Path != "" && at.Path != "/" {
@@ -136,41 +138,51 @@ func connect(o Options) (*object, error) {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
 	early := func(c *aws.CredentialsCacheOptions) { c.ExpiryWindow = time.Minute }
-	credentials := aws.NewCredentialsCache(found{}, early)
-	settings.Credentials = credentials
+	settings.Credentials = aws.NewCredentialsCache(found{o.Region}, early)
 	api := s3.NewFromConfig(settings, func(s *s3.Options) {
-		s.Region, s.BaseEndpoint, s.UsePathStyle = o.Region, nil, o.PathStyle // not those of the environment
+		s.BaseEndpoint, s.UsePathStyle = nil, o.PathStyle // not those of the environment
 		if o.Endpoint != "" {
 			s.BaseEndpoint = aws.String(at.Scheme + "://" + at.Host)
+			s.EndpointOptions = s3.EndpointResolverOptions{}
+			// Other stores do not know the newer ones.
+			s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+			s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		}
-		// Other stores do not know the newer ones.
-		s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
-		s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
-	return &object{api: api, url: at, Options: o, credentials: credentials}, nil
+	return &object{api: api, url: at, Options: o}, nil
 }
 
-// load returns the SDK's configuration. The SDK repeats what was refused for this host's time of day: then it
-// knows the store's. For all else the manager and package register know when that is right.
-func load(ctx context.Context) (aws.Config, error) {
+// load returns the SDK's configuration, which repeats only what was refused for this host's time of day.
+func load(ctx context.Context, region string) (aws.Config, error) {
 	quick := awshttp.NewBuildableClient().WithTimeout(2 * time.Second) // all calls wait for credentials
 	again := retry.AddWithMaxAttempts(retry.AddWithMaxBackoffDelay(aws.NopRetryer{}, time.Millisecond), 2)
-	again = retry.AddWithErrorCodes(again, "RequestTimeTooSkewed")
-	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(quick),
+	again = retry.AddWithErrorCodes(again, "RequestTimeTooSkewed") // then it knows the store's
+	return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithHTTPClient(quick),
 		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = quick }),
 		config.WithRetryer(func() aws.Retryer { return again }),
 		config.WithLogger(logging.Nop{})) // or else it writes to stderr
 }
 
 // found are the credentials that the SDK finds now. It reads files once.
-type found struct{}
+type found struct{ region string }
 
-func (found) Retrieve(ctx context.Context) (aws.Credentials, error) {
-	now, err := load(ctx)
-	if err != nil {
-		return aws.Credentials{}, err
+// Retrieve implements [aws.CredentialsProvider]. An error is text: what their source has answered is none of
+// the store's, and what a program has printed instead of them may hold the secret.
+func (f found) Retrieve(ctx context.Context) (c aws.Credentials, err error) {
+	now, err := load(ctx, f.region)
+	if err == nil {
+		c, err = now.Credentials.Retrieve(ctx)
 	}
-	return now.Credentials.Retrieve(ctx)
+	if err == nil {
+		return c, nil
+	}
+	text, _, _ := strings.Cut(err.Error(), " output: ")
+	answer, _ := errors.AsType[*awshttp.ResponseError](err)
+	busy := retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err) == aws.TrueTernary
+	if err = errors.New(clean.Text(text, 500, false)); answer != nil && answer.HTTPStatusCode() > 0 && !busy {
+		err = fmt.Errorf("%w: %w", backend.ErrDenied, err)
+	}
+	return c, err
 }
 
 // HandleFailToRefresh keeps the last ones until the store refuses them: their source may be away.
