@@ -60,13 +60,15 @@ func descendants(pid int) (list []process) {
 			continue
 		}
 		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
-		// The name, in parentheses, may contain any character. State and parent follow it.
+		// The name, in parentheses, may contain any character. State and parent follow it, and the number of
+		// threads. A process whose first thread has ended has the state of a zombie while others run.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 2 { // it has ended meanwhile
+		if len(fields) < 18 { // it has ended meanwhile
 			continue
 		}
 		parent, _ := strconv.Atoi(string(fields[1]))
-		all = append(all, process{pid, parent, fields[0][0] == 'Z'})
+		threads, _ := strconv.Atoi(string(fields[17]))
+		all = append(all, process{pid, parent, fields[0][0] == 'Z' && threads < 2})
 	}
 	known := map[int]bool{pid: true}
 	for added := true; added; {
