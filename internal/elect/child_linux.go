@@ -86,6 +86,8 @@ func (c *child) readReports(reports *os.File) {
 		case "expiring":
 			c.expiring = true
 			c.runner.say("the lease is about to expire: ending the command")
+		case "left":
+			c.runner.say("the command has ended; what it left is killed: it must stay in the foreground")
 		case "denied":
 			c.runner.say("process %d belongs to another user, and elect may not kill it without CAP_KILL: "+
 				"IT RUNS ON, even when another process leads", n)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -118,6 +119,10 @@ func (g *guard) run(orders io.Reader, command []string) {
 		case status, ok := <-exited:
 			if !ok {
 				return // all are dead
+			}
+			lives := func(p process) bool { return !p.zombie }
+			if !g.stopped && slices.ContainsFunc(descendants(os.Getpid()), lives) {
+				g.report("left", 0, nil)
 			}
 			g.exited = true
 			g.report("exit", exitCode(status), nil)

@@ -29,7 +29,7 @@ func TestExitCodesArePassedOn(t *testing.T) {
 		{"success", []string{"job", "--", "true"}, 0, ""},
 		{"a code", []string{"job", "--", "sh", "-c", "exit 7"}, 7, ""},
 		{"a signal", []string{"job", "--", "sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
-		{"no leftovers", []string{"job", "--", "sh", "-c", "setsid sleep 300 & exit 3"}, 3, ""},
+		{"no leftovers", []string{"job", "--", "sh", "-c", "setsid sleep 300 & exit 3"}, 3, "must stay in the foreground"},
 		{"no such command", []string{"led", "--", "/nosuch/cmd"}, exitNotFound, "/nosuch/cmd"},
 		{"not a program", []string{"led", "--", "/etc"}, exitNotRunnable, "/etc"},
 		{"a bad name", []string{"", "--", "true"}, exitElect, ""},
