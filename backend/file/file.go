@@ -134,13 +134,13 @@ type driver struct {
 
 func (d *driver) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
 	v, err := d.Driver.Read(ctx, keys)
-	fates := d.store.fates() // of processes that have appeared before a record could name them
+	fates, err2 := d.store.fates() // of processes that have appeared before a record could name them
 	for i := range v.Items {
 		if it := &v.Items[i]; it.Kind == lease.Sessions {
 			it.Process = fates[it.Name]
 		}
 	}
-	return v, err
+	return v, cmp.Or(err, fail("read", err2))
 }
 
 // Listen implements [lease.Listener]. It tells of the end of a process, too.

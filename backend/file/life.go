@@ -3,6 +3,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -130,53 +131,57 @@ func isLed(root *os.Root) (bool, error) {
 }
 
 // fates asks the kernel about each process that has made a pipe, by its nonce. Pipes of processes that have
-// ended long ago are removed: their leases expire then, as all do whose holder is not known.
-func (s *store) fates() map[string]lease.Process {
+// ended long ago are removed: their leases expire then, as all do whose holder is not known. It fails if a
+// pipe cannot be opened, as where too many files are open: its process may live.
+func (s *store) fates() (map[string]lease.Process, error) {
 	fates := map[string]lease.Process{}
-	all, _ := os.ReadDir(s.dir) // what cannot be read proves nothing
+	all, err := os.ReadDir(s.dir)
 	for _, f := range all {
-		fd, nonce := s.openPipe(f.Name())
+		fd, nonce, err2 := s.openPipe(f.Name())
 		if fd < 0 {
+			err = cmp.Or(err, err2)
 			continue
 		}
 		var buf [4096]byte // somebody may have written into it
-		n, err := syscall.Read(fd, buf[:])
+		n, readErr := syscall.Read(fd, buf[:])
 		syscall.Close(fd)
 
 		switch {
-		case err == syscall.EAGAIN, n > 0:
+		case readErr == syscall.EAGAIN, n > 0:
 			fates[nonce] = lease.Lives
-		case err == nil && fates[nonce] != lease.Lives: // it may have made another one
+		case readErr == nil && fates[nonce] != lease.Lives: // it may have made another one
 			fates[nonce] = lease.Ended
 			removeOld(filepath.Join(s.dir, f.Name()))
 		}
 	}
-	return fates
+	return fates, err
 }
 
 // openPipe opens a pipe for reading. It returns -1 for one that its process has not made, and for all else.
-func (s *store) openPipe(name string) (fd int, nonce string) {
+func (s *store) openPipe(name string) (fd int, nonce string, err error) {
 	base, isPipe := strings.CutSuffix(name, aliveSuffix)
 	nonce, made, _ := strings.Cut(base, "-")
 	if !isPipe || nonce == "" {
-		return -1, ""
+		return -1, "", nil
 	}
-	fd, err := syscall.Open(filepath.Join(s.dir, name), syscall.O_RDONLY|pipeFlags, 0)
-	if err != nil {
-		return -1, ""
+	fd, err = syscall.Open(filepath.Join(s.dir, name), syscall.O_RDONLY|pipeFlags, 0)
+	if err == syscall.ENOENT || err == syscall.ELOOP { // it was removed meanwhile, or is a link
+		return -1, "", nil
+	} else if err != nil {
+		return -1, "", &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	if id, err := identity(fd); err != nil || id != made {
 		syscall.Close(fd)
-		return -1, ""
+		return -1, "", err
 	}
-	return fd, nonce
+	return fd, nonce, nil
 }
 
 // untilEnded waits until a process has ended that lives, and reports whether it has.
 func (s *store) untilEnded(ctx context.Context, nonce string) bool {
 	all, _ := filepath.Glob(filepath.Join(s.dir, nonce+"-*"+aliveSuffix))
 	for _, path := range all {
-		if fd, _ := s.openPipe(filepath.Base(path)); fd >= 0 {
+		if fd, _, _ := s.openPipe(filepath.Base(path)); fd >= 0 {
 			pipe := os.NewFile(uintptr(fd), path)
 			defer pipe.Close()
 			stop := context.AfterFunc(ctx, func() { pipe.SetReadDeadline(time.Unix(1, 0)) })

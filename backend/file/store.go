@@ -91,13 +91,9 @@ func (s *store) Close() error {
 // What cannot be believed is read again: the first value is there before anybody locks the directory, but it
 // may have come after a reading, and others that ask whether the directory is locked lock it for a moment.
 func (s *store) current(ctx context.Context) (c content, in *os.Root, err error) {
-	for try := 1; ; try++ {
-		c, in, err = s.currently()
-		switch {
-		case err == nil:
+	for range 5 {
+		if c, in, err = s.currently(); err == nil {
 			return c, in, ctx.Err()
-		case try == 5:
-			return c, in, err
 		}
 		select {
 		case <-ctx.Done():
@@ -105,6 +101,7 @@ func (s *store) current(ctx context.Context) (c content, in *os.Root, err error)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	return c, in, err
 }
 
 func (s *store) currently() (c content, in *os.Root, err error) {
@@ -185,7 +182,15 @@ func read(root *os.Root) (c content, err error) {
 		if err != nil || number == 0 {
 			return content{}, err
 		}
-		f, err := open(root, nameOf(number))
+		name, f := nameOf(number), (*os.File)(nil)
+		info, err := root.Lstat(name)
+		switch {
+		case err == nil && info.Mode().IsRegular():
+			f, err = root.Open(name)
+		case err == nil: // nothing waits for the writer of a pipe, and no link is followed
+			err = fmt.Errorf("%w: %s in %s is no regular file: remove it",
+				backend.ErrDenied, name, root.Name())
+		}
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -198,18 +203,6 @@ func read(root *os.Root) (c content, err error) {
 		return parse(number, text, id), errors.Join(err, err2)
 	}
 	return content{}, fmt.Errorf("%w: other processes kept replacing the file", backend.ErrUnavailable)
-}
-
-// open opens a file to read it. Nothing waits for the writer of a pipe, and no link is followed.
-func open(root *os.Root, name string) (*os.File, error) {
-	info, err := root.Lstat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s in %s is no regular file: remove it", backend.ErrDenied, name, root.Name())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return root.Open(name)
 }
 
 // add writes a value, unless there is one with its number. Its name appears once all of it is on the disk.
