@@ -319,8 +319,7 @@ func (l *line) roundTrip(next http.RoundTripper, r *http.Request) (*http.Respons
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if l.deny {
-		answer := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"leases is forbidden: exceeded quota: q","reason":"Forbidden","code":403}`
-		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+		return forbidden(r, "leases is forbidden: exceeded quota: q"), nil
 	}
 	if !l.keep {
 		return next.RoundTrip(r)
@@ -330,6 +329,12 @@ func (l *line) roundTrip(next http.RoundTripper, r *http.Request) (*http.Respons
 	late.Body = io.NopCloser(bytes.NewReader(body))
 	l.kept = func() (*http.Response, error) { return next.RoundTrip(late) }
 	return nil, errors.New("connection lost")
+}
+
+// forbidden is the answer of an API server that refuses a request for another reason than a right that is missing.
+func forbidden(r *http.Request, why string) *http.Response {
+	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":"Forbidden","code":403}`, why)
+	return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}
 }
 
 // arrive lets the request that was kept back arrive, and returns the status.

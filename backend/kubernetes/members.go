@@ -41,15 +41,15 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 		l.UID, l.ResourceVersion = "", ""
 		o, err = b.send(ctx, l)
 	}
+	if last == nil { // also if a quota is full, perhaps of them
+		b.cleanUp(ctx) // if it fails, the next process does it
+	}
 	if err != nil {
 		return b.wrap("announce", err)
 	}
 	b.mu.Lock()
 	b.member = o.lease
 	b.mu.Unlock()
-	if last == nil {
-		b.cleanUp(ctx) // if it fails, the next process does it
-	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -169,7 +170,8 @@ func FuzzLease(f *testing.F) {
 	})
 }
 
-// The record of a member that is gone is deleted by the next one that starts. One that ends in order deletes its own.
+// The record of a member that is gone is deleted by the next one that starts, even if a quota has no place for its own until
+// then. One that ends in order deletes its own.
 func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 	l := sharedLab(t)
 	ctx := t.Context()
@@ -177,7 +179,7 @@ func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 		t.Helper()
 		testbed.NoError(t, n.Announce(ctx, backend.Member{Candidate: n.Me, TTL: time.Second}))
 	}
-	gone, closed, alive, next := l.node(t, "gone"), l.node(t, "closed"), l.node(t, "alive"), l.node(t, "next")
+	gone, closed, alive := l.node(t, "gone"), l.node(t, "closed"), l.node(t, "alive")
 	announce(gone)
 	announce(closed)
 	announce(alive)
@@ -192,6 +194,15 @@ func TestRecordsOfMembersThatAreGoneAreDeleted(t *testing.T) {
 		_, err = l.admin.Update(ctx, record, meta.UpdateOptions{})
 	}
 	testbed.NoError(t, err)
+	next := l.hookNode(t, "next", func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if _, err := l.admin.Get(ctx, record.Name, meta.GetOptions{}); err == nil && r.Method == http.MethodPost {
+			return forbidden(r, "leases is forbidden: exceeded quota: q"), nil
+		}
+		return next.RoundTrip(r)
+	})
+	if err := next.Announce(ctx, backend.Member{Candidate: next.Me, TTL: time.Second}); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("the quota is full: %v; want ErrDenied", err)
+	}
 	announce(next)
 
 	leases, err := l.admin.List(ctx, meta.ListOptions{LabelSelector: kindKey + "=" + kindMember})
