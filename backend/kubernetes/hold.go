@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // Acquire implements [backend.Backend]. It writes each Lease by itself, some of them at the same time.
@@ -117,7 +118,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		return nil // it has held nothing
 	}
 	errs := make([]error, len(held))
-	b.each(len(held), func(i int) { errs[i] = b.fail(b.release(ctx, &held[i], nonce)) })
+	client.InParallel(len(held), 16, func(i int) { errs[i] = b.fail(b.release(ctx, &held[i], nonce)) })
 	return b.wrap(what, backend.Join(errs...))
 }
 

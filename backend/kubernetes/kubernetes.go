@@ -60,7 +60,7 @@ type Options struct {
 type Backend struct {
 	client    typed.LeaseInterface
 	namespace string
-	proxy     string // of the environment, that connections lead through, for errors
+	through   string // what requests depend on besides the server, for errors
 	transport *transport
 	names     naming
 	owner     single.Owner
@@ -134,7 +134,7 @@ func open(o Options) (*Backend, error) {
 	names := naming{o.Prefix}
 	return &Backend{
 		client: leases.Leases(at.namespace), namespace: at.namespace,
-		proxy: at.proxy, transport: t, names: names,
+		through: at.through, transport: t, names: names,
 		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{},
 		enrolling: make(chan struct{}, 1),
 	}, nil
@@ -173,9 +173,6 @@ func (b *Backend) Close() error {
 func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) error {
 	return b.wrap(verb, b.owner.Enter(ctx, nonce))
 }
-
-// each runs do for 0 to n-1, up to 16 at the same time.
-func (b *Backend) each(n int, do func(i int)) { client.InParallel(n, 16, do) }
 
 var (
 	// errBack says that the store of the API server was taken back to an earlier state.
@@ -237,14 +234,16 @@ func (b *Backend) fail(err error) error {
 	switch page := pageStatus(err); {
 	case page > 0:
 		err = fmt.Errorf("a page has answered, not the API server: %d %s", page, http.StatusText(page))
-		hint = b.proxy
-	case api.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // otherwise by a quota, say
+		hint = b.through
+	case api.IsForbidden(err) && strings.Contains(err.Error(), ` resource "leases" in `): // no quota
 		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace +
 			" --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
+	case api.IsUnauthorized(err):
+		hint = "; renew the token or certificate of this process: its files are read again"
 	case strings.Contains(err.Error(), fullEtcd):
 		hint = "; compact and defragment the cluster's etcd, then: etcdctl alarm disarm"
 	case api.ReasonForError(err) == meta.StatusReasonUnknown:
-		hint = b.proxy
+		hint = b.through
 	}
 	return fmt.Errorf("%w: %w%s", c, clean.Secrets(err, b.transport.secrets.All()...), hint)
 }

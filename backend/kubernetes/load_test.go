@@ -301,7 +301,7 @@ func TestConflictsTakeNoLease(t *testing.T) {
 type line struct {
 	keep bool
 	kept func() (*http.Response, error) // makes the request that was kept back
-	deny bool                           // PUTs, as a quota does
+	deny bool                           // PUTs, as a webhook does
 	edit func(body []byte) []byte       // of what is sent; nil: nothing
 }
 
@@ -319,7 +319,7 @@ func (l *line) roundTrip(next http.RoundTripper, r *http.Request) (*http.Respons
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if l.deny {
-		return forbidden(r, "leases is forbidden: exceeded quota: q"), nil
+		return forbidden(r, `admission webhook "freeze" denied the request: Leases cannot be written today`), nil
 	}
 	if !l.keep {
 		return next.RoundTrip(r)
@@ -402,7 +402,7 @@ func TestADeniedBidSaysNothingOfTheOneBefore(t *testing.T) {
 	a.Bids(over)
 	wire.deny = true
 	if got := a.Bids(over); !errors.Is(got.Err, backend.ErrDenied) || strings.Contains(got.Err.Error(), "create role") {
-		t.Errorf("a bid over a quota: %v; want ErrDenied, and not that rights are missing", got.Err)
+		t.Errorf("a bid that a webhook refuses: %v; want ErrDenied, and not that rights are missing", got.Err)
 	}
 	wire.deny = false
 	a.Resigns(backend.Lease{Election: "jobs"})

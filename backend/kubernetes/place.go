@@ -21,7 +21,7 @@ import (
 type place struct {
 	config    *rest.Config
 	namespace string
-	proxy     string // of the environment, that connections lead through, for errors
+	through   string // what requests depend on besides the server, for errors
 }
 
 // place returns the place that o means, or the reason why o does not name one.
@@ -48,6 +48,9 @@ func (at *place) prepare() error {
 	if c.WarningHandler == nil && c.WarningHandlerWithContext == nil {
 		c.WarningHandler = rest.NoWarnings{} // by default they are printed
 	}
+	if c.ExecProvider != nil { // it may hang
+		at.through = fmt.Sprintf("; credentials come from the command %.80q", c.ExecProvider.Command)
+	}
 	c.UserAgent = cmp.Or(c.UserAgent, "go-election")
 	server, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil { // its text has what may be secret
@@ -61,7 +64,7 @@ func (at *place) prepare() error {
 	c.NextProtos = []string{"http/1.1"}
 	if c.Proxy == nil {
 		if c.Dial == nil {
-			at.proxy = client.ByProxy(server)
+			at.through += client.ByProxy(server)
 		}
 		c.Proxy = http.ProxyFromEnvironment // as by default, but so the library keeps no transport for ever
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -137,6 +138,20 @@ func TestAnErrorNamesTheProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// A command for credentials may hang, as the server may.
+func TestAnErrorNamesTheCommandForCredentials(t *testing.T) {
+	b, err := Open(Options{Config: &rest.Config{Host: "https://far.invalid", ExecProvider: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode, Command: "sleep", Args: []string{"2"},
+	}}})
+	testbed.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+	defer cancel()
+	_, err = b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), `the command "sleep"`) {
+		t.Errorf("it hangs: %v; want ErrUnavailable, and the command", err)
+	}
+}
+
 // The etcd of the cluster has reached its quota: it can be read, and an administrator must act.
 func TestAFullEtcdOfTheClusterIsDenied(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -189,8 +204,9 @@ func TestWhatIsReplacedInFilesIsReadAgain(t *testing.T) {
 			}
 			return err
 		}
-		if err := observe(); !errors.Is(err, backend.ErrDenied) {
-			t.Errorf("%s of before: %v; want ErrDenied", what, err)
+		err = observe()
+		if text := fmt.Sprint(err); !errors.Is(err, backend.ErrDenied) || strings.Contains(text, "Unauthorized") != strings.Contains(text, "renew") {
+			t.Errorf("%s of before: %v; want ErrDenied, and what to do for the API server's word alone", what, err)
 		}
 		testbed.NoError(t, os.WriteFile(c.file, c.after, 0o600))
 		observe() // is refused, and reads the files again

@@ -61,7 +61,7 @@ func recordOf(l *coordination.Lease) *record {
 // which says nothing of who leads. Its members take over a lease without a holder at once, and no other
 // before leaseDurationSeconds. So a seal is a holder that they will not outlive.
 func (r *record) spec() coordination.LeaseSpec {
-	holder, seconds := r.ID, wholeSeconds(time.Duration(r.TTL))
+	holder, seconds := r.ID, int32((time.Duration(r.TTL)+time.Second-1)/time.Second) // rounded up
 	switch {
 	case r.MovedTo != "":
 		holder, seconds = "moved to "+r.MovedTo, math.MaxInt32
@@ -75,9 +75,6 @@ func (r *record) spec() coordination.LeaseSpec {
 		AcquireTime: micro(r.Elected), RenewTime: micro(r.Written),
 	}
 }
-
-// wholeSeconds rounds a TTL up.
-func wholeSeconds(ttl time.Duration) int32 { return int32((ttl + time.Second - 1) / time.Second) }
 
 // wrote reports whether the spec follows from the record: otherwise another program has written it.
 func (r *record) wrote(s *coordination.LeaseSpec) bool {

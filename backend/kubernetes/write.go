@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // errMangled says that the API server has kept something else than what was sent.
@@ -134,7 +135,7 @@ func (b *Backend) answer(
 	ctx context.Context, verb string, n int, of func(i int) (string, decision),
 ) ([]backend.Answer, error) {
 	answers := make([]backend.Answer, n)
-	b.each(n, func(i int) {
+	client.InParallel(n, 16, func(i int) {
 		election, decide := of(i)
 		s, written, err := b.update(ctx, election, decide)
 		if written && !s.own {
