@@ -90,7 +90,7 @@ func Parse(name string, yaml []byte, o Options) (*Config, error) {
 	}
 	for _, v := range environ {
 		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, prefix) {
-			in.environ[name] = value
+			in.environ[name] = strings.TrimRight(value, "\r\n") // as of a file
 		}
 	}
 	root, p := parse(name, yaml)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,6 +190,9 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 		}
 		v.SetInt(int64(x))
 	case v.Kind() == reflect.String:
+		if problem := untouched(s, at.line == 0); problem != "" {
+			wrong("%s; a text that is meant so goes into a file, by the key with _file added", problem)
+		}
 		v.SetString(s) // as the file writes it: 007 and 1.10 are strings here
 	case v.Kind() == reflect.Bool:
 		if s != "true" && s != "false" {
@@ -205,6 +209,22 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 	default:
 		wrong("%v cannot be configured", v.Type()) // a mistake of the backend's author
 	}
+}
+
+var placeholder = regexp.MustCompile(`\$(\{[A-Za-z_][^}]*\}|\(\w+\))`)
+
+// untouched says what another program has left in a value that it hands over. A member that was started
+// by another one would elect elsewhere.
+func untouched(s string, variable bool) (problem string) {
+	switch {
+	case placeholder.MatchString(s):
+		return "has a ${…} or $(…) that nothing has replaced"
+	case variable && s != strings.TrimSpace(s):
+		return "begins or ends with a blank"
+	case variable && len(s) > 1 && s[0] == s[len(s)-1] && strings.Contains(`"'`, s[:1]):
+		return "has quotes around it, which belong to the value"
+	}
+	return ""
 }
 
 func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {

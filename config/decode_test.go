@@ -71,8 +71,8 @@ probe:
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("from the file: %+v, %v", got, err)
 	}
-	got, err = openProbe(t, "probe: {list: [z]}", "ELECTION_PROBE_TEXT=007", "ELECTION_PROBE_SWITCH=true", "ELECTION_PROBE_NUMBER=-3",
-		"ELECTION_PROBE_SMALL=127", "ELECTION_PROBE_PAUSE=1m30s", "ELECTION_PROBE_LIST=a:1, b:2,", "ELECTION_PROBE_MAP=x=1,y=2")
+	got, err = openProbe(t, "probe: {list: [z]}", "ELECTION_PROBE_TEXT=007\n", "ELECTION_PROBE_SWITCH=true\r\n", "ELECTION_PROBE_NUMBER=-3",
+		"ELECTION_PROBE_SMALL=127\n", "ELECTION_PROBE_PAUSE=1m30s", "ELECTION_PROBE_LIST=a:1, b:2,", "ELECTION_PROBE_MAP=x=1,y=2")
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("from the environment: %+v, %v", got, err)
 	}

@@ -26,7 +26,8 @@
 //
 // Every key has an environment variable, which overrides the file: ELECTION_TTL for ttl,
 // ELECTION_MYSQL_DSN for mysql.dsn. A list is written as a,b and a map as a=b,c=d. An empty
-// variable counts as not set. Without a file, the environment is the whole configuration.
+// variable counts as not set; line breaks at the end are cut off. Without a file, the environment is the
+// whole configuration. Nothing replaces ${NAME} in a value: it is refused, as quotes around a variable are.
 //
 // Every string in a store's section can be kept in a file of its own, which the key
 // with _file added names: mysql.dsn_file, ELECTION_MYSQL_DSN_FILE. No error of this

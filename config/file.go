@@ -58,6 +58,7 @@ func syntaxError(err error) (line int, problem string) {
 	if strings.HasPrefix(problem, "unknown anchor") { // it quotes the value, which may be a password
 		return line, "a value begins with *, which means an alias in YAML; put the value in quotes"
 	}
+	problem = strings.Replace(problem, "that cannot", "(a tab, @, ` or %) that cannot", 1)
 	return line, "not YAML: " + problem
 }
 
