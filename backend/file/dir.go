@@ -31,8 +31,8 @@ func checkDir(dir string) error {
 	case !info.IsDir():
 		why = "it is not a directory"
 	case uid != os.Geteuid():
-		why = fmt.Sprintf("it belongs to user %d, and this process to user %d: all members must run as"+
-			" one user, who owns it (chown)", uid, os.Geteuid())
+		why = fmt.Sprintf("it belongs to user %d, and this process to user %d: run it as user %d, as all"+
+			" members must", uid, os.Geteuid(), uid)
 	case info.Mode().Perm()&0o022 != 0:
 		why = "other users can write it (chmod go-w)"
 	case target != dir && target != "/private"+dir: // macOS has /tmp and /var there

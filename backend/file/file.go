@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,9 +42,9 @@ func Open(o Options) (*Backend, error) {
 	switch {
 	case o.Dir == "":
 		return nil, fmt.Errorf("file: %w: no directory is given (dir)", bad)
-	case !filepath.IsAbs(o.Dir):
-		return nil, fmt.Errorf("file: %w: the directory is %q (dir), a relative path: give an absolute one",
-			bad, o.Dir)
+	case !filepath.IsAbs(o.Dir), strings.ContainsAny(o.Dir, "\r\n"):
+		return nil, fmt.Errorf("file: %w: the directory is %q (dir), a relative path or one with a line "+
+			"break: give an absolute one", bad, o.Dir)
 	case o.MaxTTL < minTTL || o.MaxTTL > time.Hour:
 		return nil, fmt.Errorf("file: %w: the greatest TTL is %v, not %v to 1h", bad, o.MaxTTL, minTTL)
 	}

@@ -31,6 +31,7 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 	}{
 		{"no directory", file.Options{}, 0o700, backend.ErrInvalid, "no directory"},
 		{"a relative directory", file.Options{Dir: "leases"}, 0o700, backend.ErrInvalid, `"leases" (dir), a relative path`},
+		{"a line break that a file or a variable has at its end", file.Options{Dir: dir + "\r"}, 0o700, backend.ErrInvalid, "a line break"},
 		{"a directory whose parent is not there", file.Options{Dir: filepath.Join(dir, "a", "b")}, 0o700, backend.ErrUnavailable, "no such file"},
 		{"a TTL above all limits", file.Options{Dir: dir, MaxTTL: 2 * time.Hour}, 0o700, backend.ErrInvalid, "greatest TTL is 2h0m0s"},
 		{"a directory that all can write", file.Options{Dir: dir}, 0o777, backend.ErrDenied, "chmod go-w"},
@@ -50,8 +51,8 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 	os.Chmod(dir, 0o700)
 	if os.Geteuid() == 0 {
 		testbed.NoError(t, os.Chown(dir, 65534, 65534))
-		if _, err := file.Open(file.Options{Dir: dir}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "65534") {
-			t.Errorf("a directory of another user: expected ErrDenied with that user, got %v", err)
+		if _, err := file.Open(file.Options{Dir: dir}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "as user 65534") {
+			t.Errorf("a directory of another user: expected ErrDenied with what to do, got %v", err)
 		}
 	}
 }
