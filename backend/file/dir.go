@@ -5,6 +5,7 @@ package file
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -59,7 +60,7 @@ var fleeting = map[string]string{
 	"overlayfs": ", a container's own layer: others elect their own leader. Mount a directory of the machine",
 }
 
-// Inspect explains the directory: its file system, and whether the leases can be believed.
+// Inspect explains the directory: its file system, and whether the leases can be believed, and written.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, clean.Diagnosticf(warning, what, format, args...))
@@ -72,7 +73,13 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 
 	advice := fleeting[kind]
 	add(advice != "", "directory", "%s is on %s%s", dir, kind, advice)
-	if c, _, err := b.store.current(ctx); err != nil {
+	c, in, err := b.store.current(ctx)
+	if err == nil {
+		temp := tempPrefix + rand.Text()
+		err = fail("write", write(in, temp, &content{}))
+		in.Remove(temp)
+	}
+	if err != nil {
 		add(true, "leases", "%v", err)
 	} else {
 		add(false, "leases", "%d of %d kB are used; the greatest TTL is %v",

@@ -113,8 +113,10 @@ func (b *Backend) Lock(election string) (*os.File, error) {
 	if !slices.Contains(b.Held(), election) {
 		return nil, nil
 	}
-	f, err := b.store.share()
-	return f, fail("file: share a lock", err)
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	fd, err := dup(uintptr(b.store.life.alive))
+	return os.NewFile(uintptr(fd), b.store.life.path), fail("file: share a lock", err) // nil, if fd is -1
 }
 
 // Close implements [backend.Backend]. As long as leases may be held, because a leader's function may still be

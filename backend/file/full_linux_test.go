@@ -29,6 +29,9 @@ func TestAFullDiskIsDenied(t *testing.T) {
 	if err != nil || !list[0].Warning || !strings.Contains(list[0].Text, "is on tmpfs, which is empty after") {
 		t.Errorf("a disk in memory is explained as %v, %v", list, err)
 	}
+	if !list[1].Warning || !strings.Contains(list[1].Text, "no space left") {
+		t.Errorf("a full disk is explained as %v", list[1])
+	}
 	if err := a.Bids(a.Sees("jobs")).Err; !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a bid: %v; want ErrDenied and what to do", err)
 	}

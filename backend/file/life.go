@@ -93,14 +93,6 @@ func (s *store) end() {
 	l.fds, l.in, l.path = nil, nil, ""
 }
 
-// share returns another descriptor of the pipe.
-func (s *store) share() (*os.File, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fd, err := dup(uintptr(s.life.alive))
-	return os.NewFile(uintptr(fd), s.life.path), err // nil, if fd is -1
-}
-
 // dup returns another descriptor, which no child inherits by chance.
 func dup(fd uintptr) (int, error) { return unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }
 
