@@ -33,6 +33,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"may hold a password":  {DSN: "u:" + canary + "@" + canary + "/x"},
 		"cannot be used":       {DSN: good + "?timeout=" + canary},
 		"parameter strict":     {DSN: good + "?strict=true"},
+		"is not host:port":     {DSN: "u:" + canary + "@tcp(localhost:99999)/x"},
 		"(it is not shown":     {DSN: good + "?tls=nowhere"},
 		"no schema is named":   {DSN: "u:" + canary + "@tcp(localhost:1)/"},
 		"prefix is \"a`; DROP": {DSN: good, Prefix: "a`; DROP TABLE x"},

@@ -53,7 +53,10 @@ func (d *driver) openPool(o Options) (err error) {
 	c.ReadTimeout = max(c.ReadTimeout, loginLimit)
 	if c.Net = cmp.Or(c.Net, "tcp"); c.Net == "tcp" {
 		one := strings.NewReplacer("[[", "[", "]]", "]") // the driver makes [[::1]]:3306 of [::1]
-		c.Addr = client.WithPort(cmp.Or(one.Replace(c.Addr), "127.0.0.1"), "3306")
+		var ok bool
+		if c.Addr, _, ok = client.HostPort(cmp.Or(one.Replace(c.Addr), "127.0.0.1"), "3306"); !ok {
+			return errors.New("the address of the server is not host:port, with a port of 1 to 65535")
+		}
 		if c.DialFunc == nil {
 			c.DialFunc = (&client.Dialer{Greeting: greeting}).DialContext
 		}
@@ -129,6 +132,7 @@ func greeting(b []byte) error {
 
 // open returns a new connection, which is set up for calls, or to wait for notifications.
 func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
+	d.alert.Store(nil) // what connections have said that are open
 	if c.Conn, err = d.db.Conn(ctx); err != nil {
 		if why := d.alert.Swap(nil); why != nil && (isDenied(*why) || errors.Is(err, mysql.ErrInvalidConn)) {
 			err = fmt.Errorf("%w: %w", err, *why)

@@ -267,14 +267,6 @@ func (d *Dialer) DialTLS(config func() *tls.Config) func(context.Context, string
 	}
 }
 
-// WithPort returns an address with its port, or with this one if it has none.
-func WithPort(address, port string) string {
-	if _, _, err := net.SplitHostPort(address); err == nil {
-		return address
-	}
-	return net.JoinHostPort(strings.Trim(address, "[]"), port)
-}
-
 // RefusesTLS reports whether the text of an error says that there is no TLS with a server until somebody
 // changes something. A server that does not have its certificate yet, such as a proxy that has just started,
 // says only that it has an error.
