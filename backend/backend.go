@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A Backend is one process's access to a shared store of leases.
-// The package documentation has the rules that all methods share.
-// Methods are safe for concurrent use and return soon after ctx is done.
+// A Backend is one process's access to a shared store of leases. The package documentation has the rules that
+// all methods share. Methods are safe for concurrent use and return soon after ctx is done.
 type Backend interface {
 	// Acquire makes one attempt at the lease of each election bid on. It never waits for the holder to
 	// release a lease. The store grants a bid if the lease is still [Bid.Expected].
@@ -20,26 +19,23 @@ type Backend interface {
 	// and its term exceeds Bid.MinTerm.
 	Acquire(ctx context.Context, bids []Bid) ([]Answer, error)
 
-	// Renew extends leases by a write that the store refuses after another grant, a
-	// deposition, a deletion of the record or a change of server. A read is not enough: a
-	// replica that has been cut off may answer it. Each renewal gives the lease a fresh
-	// random heartbeat, and with it another Version, and is Granted if and only if the store
-	// confirms that heartbeat.
+	// Renew extends leases by a write that the store refuses after another grant, a deposition, a deletion of
+	// the record or a change of server. A read is not enough: a replica that has been cut off may answer it.
+	// Each renewal gives the lease a fresh random heartbeat, and with it another Version, and is Granted if
+	// and only if the store confirms that heartbeat.
 	//
 	// The answer has the request that is pending beside the lease.
 	Renew(ctx context.Context, held []Held) ([]Answer, error)
 
-	// Release ends leases at once: the record stays, vacant, with its term and with
-	// held[i].End as the reason. Release leaves alone what is not held in that term, and
-	// returns no error for it. Term 0 means whatever this Backend's nonce holds
-	// in that election. If it returns nil, none of the leases is held; after an error any
-	// of them may be, and the manager calls again.
+	// Release ends leases at once: the record stays, vacant, with its term and with held[i].End as the
+	// reason. Release leaves alone what is not held in that term, and returns no error for it. Term 0 means
+	// whatever this Backend's nonce holds in that election. If it returns nil, none of the leases is held;
+	// after an error any of them may be, and the manager calls again.
 	Release(ctx context.Context, held []Held) error
 
-	// Observe reads, and returns those of the leases in seen that have changed: in Term,
-	// Version, ObserveFor, Holder, Request, MovedTo or MovedFrom. For a lease in seen
-	// that has only a name it always returns the present one, even if the store has no record
-	// (Term 0). It does not wait.
+	// Observe reads, and returns those of the leases in seen that have changed: in Term, Version, ObserveFor,
+	// Holder, Request, MovedTo or MovedFrom. For a lease in seen that has only a name it always returns the
+	// present one, even if the store has no record (Term 0). It does not wait.
 	Observe(ctx context.Context, seen []Lease) (changed []Lease, err error)
 
 	// Listen waits until Observe may find a change, and returns nil then. It may return too

@@ -1,11 +1,10 @@
 // Package backend is the contract between the election manager (package election) and a
 // store, and the registry through which the key backend of a configuration chooses a store.
 //
-// A [Backend] grants each election's lease to at most one candidate at a time. It is
-// passive: it starts no goroutine that outlives a call, sets no timer, retries nothing and
-// calls nobody back. The manager owns every timer, retry, deadline and goroutine, and
-// decides what an answer means. Only the store itself may end a lease by time (a session
-// that ends, a key that expires).
+// A [Backend] grants each election's lease to at most one candidate at a time. It is passive: it starts no
+// goroutine that outlives a call, sets no timer, retries nothing and calls nobody back. The manager owns
+// every timer, retry, deadline and goroutine, and decides what an answer means. Only the store itself may end
+// a lease by time (a session that ends, a key that expires).
 //
 //	answers, err := b.Acquire(ctx, []backend.Bid{{
 //		Election: "billing", Candidate: me, TTL: 10 * time.Second, Expected: observed,

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// The classes of errors. Each error that a Backend returns wraps one of
-// them; an error of no class counts as ErrUnavailable. No error may contain a
-// password, a token or a whole DSN.
+// The classes of errors. Each error that a Backend returns wraps one of them; an error of no class counts as
+// ErrUnavailable. No error may contain a password, a token or a whole DSN.
 var (
 	// ErrUnavailable: the store could not be reached, or could not carry out the call now.
 	// The outcome is unknown. Try again.

@@ -27,19 +27,17 @@ type Lease struct {
 	// Negative ([ExpiresInStore]): the store will free the lease, and nobody bids before.
 	ObserveFor time.Duration
 
-	// End is how the last leadership ended, and LastID is the id of its leader. They are empty
-	// if unknown, or if no leadership has ended yet. The manager needs them for the failover
-	// delay and the incumbent grace.
+	// End is how the last leadership ended, and LastID is the id of its leader. They are empty if unknown, or
+	// if no leadership has ended yet. The manager needs them for the failover delay and the incumbent grace.
 	End    End
 	LastID string
 
 	Request Request // pending, or zero
 
-	// MovedTo and MovedFrom are the marks of a migration, each the name of a backend, or
-	// empty. Only Mark changes them: they survive releases and grants. MovedTo is a seal:
-	// while it is set, the store grants the lease only to a bid whose Expected shows it, and
-	// a manager makes no such bid. So nobody leads through this store. MovedFrom, in the new
-	// store, names the store in which the election is sealed.
+	// MovedTo and MovedFrom are the marks of a migration, each the name of a backend, or empty. Only Mark
+	// changes them: they survive releases and grants. MovedTo is a seal: while it is set, the store grants
+	// the lease only to a bid whose Expected shows it, and a manager makes no such bid. So nobody leads
+	// through this store. MovedFrom, in the new store, names the store in which the election is sealed.
 	MovedTo, MovedFrom string
 }
 
@@ -49,9 +47,8 @@ const ExpiresInStore time.Duration = -1
 // Vacant reports whether nobody holds the lease.
 func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" }
 
-// Unchanged reports whether o shows the same lease, not renewed: then a challenger's
-// observation goes on, and a store grants a bid that expects o. It ignores the holder and the
-// request, which Differs compares.
+// Unchanged reports whether o shows the same lease, not renewed: then a challenger's observation goes on, and
+// a store grants a bid that expects o. It ignores the holder and the request, which Differs compares.
 func (l Lease) Unchanged(o Lease) bool {
 	return l.Election == o.Election && l.Term == o.Term && l.Version == o.Version &&
 		l.ObserveFor == o.ObserveFor && l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom

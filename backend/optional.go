@@ -34,9 +34,8 @@ type Marker interface {
 	Mark(ctx context.Context, held []Held) ([]Answer, error)
 }
 
-// A Located is a Backend that says where its store is, for people: its hosts, and the schema,
-// prefix or directory there. The text has no secret and no account. A Backend that wraps
-// others says where those are.
+// A Located is a Backend that says where its store is, for people: its hosts, and the schema, prefix or
+// directory there. The text has no secret and no account. A Backend that wraps others says where those are.
 type Located interface{ Location() string }
 
 // A Diagnostic is a fact about a store, mostly about its servers, on which leases depend.

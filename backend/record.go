@@ -36,9 +36,8 @@ type Member struct {
 	Age       time.Duration // how long ago it last did, by the store's clock; 0: the store sees that it lives
 }
 
-// Forgotten reports whether an operator retired the election and nobody has led it since. The
-// store keeps its last term, so that terms grow if a candidate takes it up again. Programs
-// that show elections leave it out.
+// Forgotten reports whether an operator retired the election and nobody has led it since. The store keeps its
+// last term, so that terms grow if a candidate takes it up again. Programs that show elections leave it out.
 func (r Record) Forgotten() bool { return r.Vacant() && r.End == Forgotten }
 
 // Since is when the present leadership began, or when the last one ended, by the store's clock. If

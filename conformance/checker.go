@@ -50,9 +50,8 @@ func (c *checker) add(p *participant) {
 	c.groups[p.Name()] = append(c.groups[p.Name()], p)
 }
 
-// sample asks all participants whether they lead. Two positive answers prove an overlap
-// only if the first participant still leads after the second has answered, so sample asks
-// the first one again.
+// sample asks all participants whether they lead. Two positive answers prove an overlap only if the first
+// participant still leads after the second has answered, so sample asks the first one again.
 func (c *checker) sample() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

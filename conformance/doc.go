@@ -15,8 +15,7 @@
 //
 // # Testing a backend
 //
-// Write one test. A store that the test can create in its own process needs no more
-// than this:
+// Write one test. A store that the test can create in its own process needs no more than this:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Harness{
@@ -35,9 +34,8 @@
 // to it. Such a test runs in real time: set [Harness].TTL to a short lease and Parallel
 // to true. [Store].Faults holds functions that harm the store, such as deleting a record.
 //
-// Then read the list of skipped cases. Run prints it at the end, with the reasons.
-// [backend.Guarantees] decides which cases apply and which bounds they check. A case
-// for a false claim fails; it is never skipped.
+// Then read the list of skipped cases. Run prints it at the end, with the reasons. [backend.Guarantees]
+// decides which cases apply and which bounds they check. A case for a false claim fails; it is never skipped.
 //
 // # Rules
 //
@@ -51,9 +49,8 @@
 //
 // # Limits
 //
-// A passing run proves nothing: run the suite often, and under the race detector. No
-// test can check the assumptions: that clocks run at nearly the same rate, and that the
-// store keeps what it has acknowledged.
+// A passing run proves nothing: run the suite often, and under the race detector. No test can check the
+// assumptions: that clocks run at nearly the same rate, and that the store keeps what it has acknowledged.
 //
 // In real time a busy machine can delay everything. The suite runs a case that failed up
 // to two more times, with longer leases if the store allows it, and logs that as REPEATED.

@@ -10,15 +10,13 @@ import (
 
 // A Harness says how the suite creates stores of one kind, and how time passes there.
 type Harness struct {
-	// NewStore creates an empty store. Each trial of a case has its own. If Virtual is
-	// set, the suite calls NewStore inside the case's bubble. NewStore cleans up with
-	// t.Cleanup.
+	// NewStore creates an empty store. Each trial of a case has its own. If Virtual is set, the suite calls
+	// NewStore inside the case's bubble. NewStore cleans up with t.Cleanup.
 	NewStore func(t testing.TB) Store
 
-	// Virtual runs each case in a bubble of testing/synctest, where hours take
-	// moments. It works for a store in this process, and for a real server whose clock
-	// follows the bubble: virtual time stops while the client waits for an answer. The
-	// backend must not wait for a goroutine outside the bubble.
+	// Virtual runs each case in a bubble of testing/synctest, where hours take moments. It works for a store
+	// in this process, and for a real server whose clock follows the bubble: virtual time stops while the
+	// client waits for an answer. The backend must not wait for a goroutine outside the bubble.
 	Virtual bool
 
 	// TTL of the leases. It must be within the store's Guarantees. Default: 10 s
@@ -67,9 +65,8 @@ type Store struct {
 	Faults map[string]Fault
 }
 
-// A Fault begins (on is true) or ends one kind of harm. election names the record, for
-// faults that affect one record. The suite only begins a fault that ends by itself, such
-// as a restart.
+// A Fault begins (on is true) or ends one kind of harm. election names the record, for faults that affect one
+// record. The suite only begins a fault that ends by itself, such as a restart.
 type Fault func(on bool, election string) error
 
 // Names of faults in [Store.Faults]. A case that needs a fault runs only if it is there.
@@ -107,7 +104,6 @@ type Call = wire.Call
 // A Fate is what the wire does to a call. The zero Fate passes it.
 type Fate = wire.Fate
 
-// Wrap puts a wire before a backend. The wire records every call, and can lose, delay,
-// repeat or spoil it. It works with every backend and in virtual time. At first it passes
-// every call.
+// Wrap puts a wire before a backend. The wire records every call, and can lose, delay, repeat or spoil it. It
+// works with every backend and in virtual time. At first it passes every call.
 func Wrap(b backend.Backend) *Wire { return wire.Wrap(b) }

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// A History is what happened in a run, in any order. All times are on one clock that the
-// processes share.
+// A History is what happened in a run, in any order. All times are on one clock that the processes share.
 type History []Entry
 
 // An Entry is one thing that happened to one process in one election.
@@ -49,8 +48,7 @@ func (e Entry) String() string {
 	return fmt.Sprintf("%s %s %s term %d, %v to %v", e.Process, e.Kind, e.Election, e.Term, e.From, e.To)
 }
 
-// Check returns the rule violations in a history as one joined error, or nil. Each error
-// quotes its rule.
+// Check returns the rule violations in a history as one joined error, or nil. Each error quotes its rule.
 func Check(h History) error {
 	of := map[string]History{} // by election
 	for _, e := range h {

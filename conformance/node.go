@@ -30,8 +30,7 @@ func (t *Trial) takeoverBound() time.Duration {
 	return t.TTL + 2*t.renewEvery() + t.callTimeout() + t.Late
 }
 
-// handoverBound is the longest time from an orderly release to the next leadership: one
-// push or one reading.
+// handoverBound is the longest time from an orderly release to the next leadership: one push or one reading.
 func (t *Trial) handoverBound() time.Duration {
 	if t.Poll || !t.Push {
 		return t.renewEvery() + t.TTL/20 + t.Late

@@ -63,9 +63,8 @@ func (t *Trial) waitForLeader(
 	return leader, others
 }
 
-// waitForOneLeader waits until exactly one of the members leads. On a busy machine a
-// leader may just have lost its lease; then there is another within the bound. The
-// checker finds two leaders.
+// waitForOneLeader waits until exactly one of the members leads. On a busy machine a leader may just have
+// lost its lease; then there is another within the bound. The checker finds two leaders.
 func (t *Trial) waitForOneLeader(members ...*participant) {
 	limit := t.TTL
 	if !t.Virtual {

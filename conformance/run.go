@@ -101,11 +101,10 @@ func (c Case) weight() int {
 // maxTrials is how many trials a case has if all of them fail.
 const maxTrials = 3
 
-// Try runs one case on a fresh store and returns its error. It does not fail t, so that
-// tests can run broken backends too. In real time a busy machine can delay everything, so
-// Try logs a trial that failed and repeats it, with twice the TTL if the store allows it.
-// The result of the last trial counts. A violation of safety counts at once: no delay
-// excuses it.
+// Try runs one case on a fresh store and returns its error. It does not fail t, so that tests can run broken
+// backends too. In real time a busy machine can delay everything, so Try logs a trial that failed and repeats
+// it, with twice the TTL if the store allows it. The result of the last trial counts. A violation of safety
+// counts at once: no delay excuses it.
 func (c Case) Try(t *testing.T, h Harness) (err error) {
 	if h.Virtual {
 		return h.inBubble(t, func(t *testing.T) error { return c.runTrial(t, h) })

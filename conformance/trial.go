@@ -73,8 +73,7 @@ func (t *Trial) waitForResult(ch chan error, limit time.Duration) (err error, ok
 	}
 }
 
-// scaledTime reduces the duration of a long case, which takes virtual hours, to what the
-// harness can afford.
+// scaledTime reduces the duration of a long case, which takes virtual hours, to what the harness can afford.
 func (t *Trial) scaledTime(d time.Duration) time.Duration {
 	switch {
 	case !t.Virtual:

@@ -23,10 +23,9 @@
 //   - Sticky. Only a fault, a resignation or a request ends a leadership: an operator's, or one of
 //     a member with [Options.Reclaim].
 //
-// A process that is stopped between Leading and its next write may write late; no lease can
-// prevent that. Send [Leadership.Term] with every write, and let the receiver refuse smaller
-// terms; on MySQL, mysql.Fence does that. Anybody who can write to the store can depose a
-// leader.
+// A process that is stopped between Leading and its next write may write late; no lease can prevent that.
+// Send [Leadership.Term] with every write, and let the receiver refuse smaller terms; on MySQL, mysql.Fence
+// does that. Anybody who can write to the store can depose a leader.
 //
 // # A leadership
 //
@@ -44,13 +43,12 @@
 //	                                      v   v                       |
 //	                                    releasing --------------------'
 //
-// The deadline is the time at which the last granted request was sent, plus the TTL, less
-// ClockMargin. At that instant Leading is false, whether or not a call hangs. A challenger (a
-// candidate while another process holds the lease) bids only after it has observed the lease
-// unchanged for the holder's TTL on its own clock, or the store says that the lease is free.
-// To step down, a leader makes Leading false, cancels its function's context (the cause is an
-// [*EndError]), waits for the function, and releases the lease. After a loss it releases
-// nothing before the deadline.
+// The deadline is the time at which the last granted request was sent, plus the TTL, less ClockMargin. At
+// that instant Leading is false, whether or not a call hangs. A challenger (a candidate while another process
+// holds the lease) bids only after it has observed the lease unchanged for the holder's TTL on its own clock,
+// or the store says that the lease is free. To step down, a leader makes Leading false, cancels its
+// function's context (the cause is an [*EndError]), waits for the function, and releases the lease. After a
+// loss it releases nothing before the deadline.
 //
 // # Inside
 //

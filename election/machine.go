@@ -245,8 +245,7 @@ func newMachine(o Options, g backend.Guarantees, me Candidate, rnd *rand.Rand, n
 	return m
 }
 
-// step handles one input at the time now, and returns the actions. The slice is valid until the
-// next step.
+// step handles one input at the time now, and returns the actions. The slice is valid until the next step.
 func (m *machine) step(now time.Duration, in input) []action {
 	if now-m.wakeAt > m.CallTimeout { // no timer is that late: the process was stopped
 		m.resumedAt = now

@@ -120,9 +120,8 @@ func (in returned) apply(m *machine, now time.Duration) {
 // maxWaitFactor is the longest wait after a failing function, in units of RenewEvery.
 const maxWaitFactor = 32
 
-// waitAfterFunction returns how long this process does not bid after its function has returned:
-// RenewEvery, doubled with each consecutive error. A leadership that lasted longer than the longest
-// wait resets it.
+// waitAfterFunction returns how long this process does not bid after its function has returned: RenewEvery,
+// doubled with each consecutive error. A leadership that lasted longer than the longest wait resets it.
 func (m *machine) waitAfterFunction(now time.Duration, e *elec, err error) time.Duration {
 	if err == nil || now-e.electedAt > maxWaitFactor*m.RenewEvery {
 		e.functionErrors = 0

@@ -198,8 +198,7 @@ func (m *machine) renewalSpread() time.Duration {
 	return min(time.Duration(len(m.elections)/1000)*25*time.Millisecond, m.RenewEvery/8)
 }
 
-// handleNotification schedules a reading of all leases of other processes, because Listen has
-// returned.
+// handleNotification schedules a reading of all leases of other processes, because Listen has returned.
 func (m *machine) handleNotification(now time.Duration) {
 	m.each(nil, func(e *elec) {
 		if !m.mayBeOurs(now, e) {

@@ -1,7 +1,6 @@
 package election
 
-// A phase says where this process stands in one election. docs/design/election.md has a
-// table of the phases.
+// A phase says where this process stands in one election. docs/design/election.md has a table of the phases.
 type phase uint8
 
 const (

@@ -44,8 +44,7 @@ func (r reply) apply(m *machine, now time.Duration) {
 	}
 }
 
-// answeredByStore reports whether the store carried out the call, or answered that a request came
-// too late.
+// answeredByStore reports whether the store carried out the call, or answered that a request came too late.
 func (r *reply) answeredByStore() bool {
 	return r.err == nil || r.call.kind == callRequest && errors.Is(r.err, backend.ErrStale)
 }

@@ -11,11 +11,10 @@ import (
 // ErrNotLeader says that a job does not run because this process does not lead, or did not get the lock.
 var ErrNotLeader = errors.New("electiongocron: this process does not lead")
 
-// A Gate admits jobs while this process leads. Schedulers run on every node, and
-// each of their jobs passes through the gate. When the leadership ends, the gate
-// closes, the contexts of the running jobs are cancelled, and the lease is released
-// after the last of them has returned, so no job runs beside one of the next leader.
-// The zero Gate is closed; pass its Lead to Election.Run.
+// A Gate admits jobs while this process leads. Schedulers run on every node, and each of their jobs passes
+// through the gate. When the leadership ends, the gate closes, the contexts of the running jobs are
+// cancelled, and the lease is released after the last of them has returned, so no job runs beside one of the
+// next leader. The zero Gate is closed; pass its Lead to Election.Run.
 type Gate struct {
 	mu   sync.Mutex
 	lead *election.Leadership // nil: closed

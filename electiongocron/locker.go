@@ -12,13 +12,11 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A Locker is a gocron.Locker: one of the processes that share a store does each run of a
-// job, not always the same process. Each job has its own election, which a process wins for
-// one run. A process that has resigned does not campaign for half a TTL, and may miss runs in
-// that time, so a job must not be due more often.
+// A Locker is a gocron.Locker: one of the processes that share a store does each run of a job, not always the
+// same process. Each job has its own election, which a process wins for one run. A process that has resigned
+// does not campaign for half a TTL, and may miss runs in that time, so a job must not be due more often.
 //
-// gocron's lock cannot cancel its job or pass it the term. Do does both, with any scheduler
-// or none.
+// gocron's lock cannot cancel its job or pass it the term. Do does both, with any scheduler or none.
 type Locker struct {
 	Manager *election.Manager
 	Prefix  string // of the elections' names

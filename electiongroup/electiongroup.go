@@ -34,10 +34,9 @@ func Run(ctx context.Context, e *election.Election, fns ...election.LeadFunc) er
 // Their context is made of ctx, which is that of the lead function or lead.Context(). It
 // ends with ctx, and when one of them returns an error; the cause is that error.
 //
-// Do returns the first error of a function that failed before ctx ended. Else, if ctx
-// has ended, it returns ctx's cause: an [election.EndError] if the leadership ended.
-// Else all have returned nil, and so does Do, which is still leading. Without fns that
-// is at once.
+// Do returns the first error of a function that failed before ctx ended. Else, if ctx has ended, it returns
+// ctx's cause: an [election.EndError] if the leadership ended. Else all have returned nil, and so does Do,
+// which is still leading. Without fns that is at once.
 func Do(ctx context.Context, lead *election.Leadership, fns ...election.LeadFunc) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -4,9 +4,8 @@
 //	h, err := electionhttp.New(m, electionhttp.Options{}) // m is an election.Manager
 //	http.Handle("/election/", http.StripPrefix("/election", h))
 //
-// A [Handler] opens no port, makes no connection, and needs only the standard library. The
-// program decides who can reach it: bind it to loopback or to an internal network, or put
-// authentication in front.
+// A [Handler] opens no port, makes no connection, and needs only the standard library. The program decides
+// who can reach it: bind it to loopback or to an internal network, or put authentication in front.
 //
 // # Paths
 //

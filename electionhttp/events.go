@@ -109,9 +109,8 @@ func (h *Handler) appendStates(data []byte, id, only string, wanted bool) []byte
 	return append(data, frame("ready", id, struct{}{})...)
 }
 
-// frame returns one event of a stream. A client that was disconnected resumes after the
-// last id that it received; events after which it must not resume have no id. The JSON is
-// one line, and marshal ends it.
+// frame returns one event of a stream. A client that was disconnected resumes after the last id that it
+// received; events after which it must not resume have no id. The JSON is one line, and marshal ends it.
 func frame(event, id string, v any) []byte {
 	if id != "" {
 		id = "id: " + id + "\n"

@@ -21,8 +21,7 @@ import (
 type Options struct {
 	// Authorize decides about each action: nil allows it. An error is logged; the client sees only 403.
 	// Authorize runs on the request's goroutine, with its context, after the check that it does not come from
-	// another site's page. Default: nil, which allows nothing: POST answers 403,
-	// and the page has no buttons.
+	// another site's page. Default: nil, which allows nothing: POST answers 403, and the page has no buttons.
 	Authorize func(*http.Request, Action) error
 
 	// Details shows the free text of other processes and of the store: the metadata
@@ -79,9 +78,8 @@ func New(m *election.Manager, options Options) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends all streams, and answers every later request with 503. It does not
-// close the manager. A second Close does nothing. Give it to
-// [http.Server.RegisterOnShutdown], since Shutdown waits for streams.
+// Close ends all streams, and answers every later request with 503. It does not close the manager. A second
+// Close does nothing. Give it to [http.Server.RegisterOnShutdown], since Shutdown waits for streams.
 func (h *Handler) Close() {
 	h.cancel()
 	h.unwatch()

@@ -18,10 +18,9 @@ type Options struct {
 	// election_leading and so on.
 	Namespace string
 
-	// Most is the greatest number of elections with metrics of their own: three
-	// series for each election in every process. If the manager has joined more, no
-	// election has metrics of its own, and election_omitted is the number of
-	// elections. Default: 500. Negative: no election has them.
+	// Most is the greatest number of elections with metrics of their own: three series for each election in
+	// every process. If the manager has joined more, no election has metrics of its own, and election_omitted
+	// is the number of elections. Default: 500. Negative: no election has them.
 	Most int
 }
 
@@ -79,8 +78,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.elections(to)
 }
 
-// elections collects the totals of all elections, and the metrics of each unless there are
-// too many.
+// elections collects the totals of all elections, and the metrics of each unless there are too many.
 func (c *Collector) elections(to chan<- prometheus.Metric) {
 	status := c.manager.Status()
 	joined := map[string]int{}

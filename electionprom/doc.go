@@ -7,15 +7,13 @@
 //	r := prometheus.WrapRegistererWith(prometheus.Labels{"store": "eu"}, prometheus.DefaultRegisterer)
 //	r.MustRegister(electionprom.New(eu, electionprom.Options{}))
 //
-// The collector starts no goroutine and keeps no state: each scrape reads the manager
-// (election.Manager.Stats and Elections). Between scrapes the metrics cost the manager
-// one addition for each call and event.
+// The collector starts no goroutine and keeps no state: each scrape reads the manager (election.Manager.Stats
+// and Elections). Between scrapes the metrics cost the manager one addition for each call and event.
 //
 // docs/metrics.md lists the metrics, and what to be alarmed by.
 //
-// Labels hold names of elections, the id of this candidate, and constants of this module.
-// No text that other processes have written into the store becomes a label, and no text of
-// an error.
+// Labels hold names of elections, the id of this candidate, and constants of this module. No text that other
+// processes have written into the store becomes a label, and no text of an error.
 //
 // # Limits
 //

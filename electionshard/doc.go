@@ -44,10 +44,9 @@
 //
 // # Partitions
 //
-// A process that the store does not answer stops leading by its own clock, and bids for nothing.
-// The others see its leases expire and take them. When it is back it is a new member. A process
-// that reads an old state bids for what is taken, which the store refuses, or gives up a few
-// shards too many, which others take.
+// A process that the store does not answer stops leading by its own clock, and bids for nothing. The others
+// see its leases expire and take them. When it is back it is a new member. A process that reads an old state
+// bids for what is taken, which the store refuses, or gives up a few shards too many, which others take.
 //
 // # A semaphore
 //

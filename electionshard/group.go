@@ -23,9 +23,8 @@ type Options struct {
 	// bids beyond its share. A shard has been given up when somebody leads it. Default: 4.
 	Moves int
 
-	// Settle is how long a process must have taken part before others give up shards for it.
-	// In a rolling deployment it should exceed the time from one restart to the next but one.
-	// Default: 3 TTL.
+	// Settle is how long a process must have taken part before others give up shards for it. In a rolling
+	// deployment it should exceed the time from one restart to the next but one. Default: 3 TTL.
 	Settle time.Duration
 
 	// Patience is how long a shard must have been vacant before any process below its Limit
@@ -92,10 +91,9 @@ type Group struct {
 // [election.Election.Lead] does; lead.Election() is the name of the shard. When f returns while
 // the shard is led, another process may lead it.
 //
-// name is the name of one election more, by which the processes of the group find each other. All
-// processes must have the same name and the same shards, except during an update of the list: a
-// shard that only some of them know is led by one of these. The elections belong to the group: it
-// pauses and resumes them itself.
+// name is the name of one election more, by which the processes of the group find each other. All processes
+// must have the same name and the same shards, except during an update of the list: a shard that only some of
+// them know is led by one of these. The elections belong to the group: it pauses and resumes them itself.
 //
 // Lead does not wait for the store. If nobody leads any shard, the first bids are made RenewEvery later, so
 // that processes that start together share from the start. The error is that of [election.Manager.Join] or

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// A Status says how the shards are spread, as this process knows. Use it for pages, logs and
-// metrics.
+// A Status says how the shards are spread, as this process knows. Use it for pages, logs and metrics.
 type Status struct {
 	Name    string   // of the group
 	Members []Member // in the order of their ids; this process is one of them

@@ -40,8 +40,7 @@ import (
 	"github.com/go-election/go-election/internal/wire"
 )
 
-// A Group is a set of processes that share a store. All methods are safe for
-// concurrent use.
+// A Group is a set of processes that share a store. All methods are safe for concurrent use.
 type Group struct {
 	t       testing.TB
 	store   *memory.Store
@@ -82,8 +81,7 @@ type Process struct {
 	crashed bool
 }
 
-// Start starts a process with this id. The test's cleanup closes it. Starting an id again
-// is a restart.
+// Start starts a process with this id. The test's cleanup closes it. Starting an id again is a restart.
 func (g *Group) Start(id string) *Process {
 	g.t.Helper()
 	p := &Process{group: g, wire: wire.Wrap(g.store.Backend())}
@@ -193,9 +191,8 @@ func (g *Group) all() []*Process {
 	return slices.Clone(g.processes)
 }
 
-// Expire lets the leader's lease expire: it cuts the leader off for one and a half TTLs, in
-// which another candidate, if there is one, takes over, and then heals it. Expire returns
-// the former leader.
+// Expire lets the leader's lease expire: it cuts the leader off for one and a half TTLs, in which another
+// candidate, if there is one, takes over, and then heals it. Expire returns the former leader.
 func (g *Group) Expire(name string) *Process {
 	g.t.Helper()
 	p := g.Leader(name)

@@ -13,11 +13,10 @@ type work struct {
 	terms   []uint64       // of the pieces of work, in the order in which they began
 }
 
-// Work records that a piece of work begins under a leadership; done records its end. Call
-// Work where your job begins. The test fails if work of a later leadership has begun
-// before, or if work of another leadership of the same election has not ended. This finds
-// jobs that ignore the end of their context, and jobs that the lead function does not wait
-// for. Work may begin just after the leadership has ended: no job can avoid that.
+// Work records that a piece of work begins under a leadership; done records its end. Call Work where your job
+// begins. The test fails if work of a later leadership has begun before, or if work of another leadership of
+// the same election has not ended. This finds jobs that ignore the end of their context, and jobs that the
+// lead function does not wait for. Work may begin just after the leadership has ended: no job can avoid that.
 func (g *Group) Work(lead *election.Leadership) (done func()) {
 	g.t.Helper()
 	g.mu.Lock()

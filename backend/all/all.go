@@ -1,5 +1,4 @@
-// Package all registers every backend of this module by name, for programs that
-// choose one at run time:
+// Package all registers every backend of this module by name, for programs that choose one at run time:
 //
 //	import _ "github.com/go-election/go-election/backend/all"
 //

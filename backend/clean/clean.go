@@ -13,9 +13,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Text makes text from a store safe to use: it cuts the text to max bytes, and replaces
-// invalid bytes and characters that [backend.CheckText] refuses by U+FFFD. Text that this
-// module wrote comes back unchanged.
+// Text makes text from a store safe to use: it cuts the text to max bytes, and replaces invalid bytes and
+// characters that [backend.CheckText] refuses by U+FFFD. Text that this module wrote comes back unchanged.
 func Text(s string, max int, multiline bool) string {
 	if harmless(s, max, multiline) {
 		return s

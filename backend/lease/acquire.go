@@ -11,9 +11,8 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 )
 
-// Acquire implements [backend.Backend]. It reads, unless the cache shows that all elections are
-// free, and writes changes that require what was read. It tries again those whose lease is still
-// as the bid expects it.
+// Acquire implements [backend.Backend]. It reads, unless the cache shows that all elections are free, and
+// writes changes that require what was read. It tries again those whose lease is still as the bid expects it.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
 		return nil, err

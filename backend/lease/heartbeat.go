@@ -8,10 +8,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Session is the record of one process: a member, and the heartbeats of the leases that it
-// holds. Heartbeat stands for all leases that the process renewed last. A lease that was not
-// renewed together with them is listed in Apart: so a lease whose function hangs expires although
-// the process continues.
+// A Session is the record of one process: a member, and the heartbeats of the leases that it holds. Heartbeat
+// stands for all leases that the process renewed last. A lease that was not renewed together with them is
+// listed in Apart: so a lease whose function hangs expires although the process continues.
 type Session struct {
 	ID         string               `json:"id"`
 	Nonce      string               `json:"nonce"`

@@ -92,9 +92,8 @@ func (c *client) put(r backend.Record) {
 	c.changed = make(chan struct{})
 }
 
-// Acquire grants a bid if the lease is as the bidder expects it, or if the bidder
-// already holds it. In both cases the grant has a new term. It refuses a bid that does not
-// expect the seal (MovedTo).
+// Acquire grants a bid if the lease is as the bidder expects it, or if the bidder already holds it. In both
+// cases the grant has a new term. It refuses a bid that does not expect the seal (MovedTo).
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
 	err = each(ctx, c, bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
 		r := c.read(b.Election)

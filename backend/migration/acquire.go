@@ -253,9 +253,8 @@ func (b *Backend) bid(ctx context.Context, s side, attempts []*attempt) error {
 	return err
 }
 
-// seal seals the old store for attempts at stage To that hold both leases, and then writes the
-// record into the new one, which allows members to lead by that alone. So the record exists
-// only while the seal does.
+// seal seals the old store for attempts at stage To that hold both leases, and then writes the record into
+// the new one, which allows members to lead by that alone. So the record exists only while the seal does.
 func (b *Backend) seal(ctx context.Context, attempts []*attempt) error {
 	record := b.names[older]
 	if b.unsealed && !keepsMarks(b.stores[older]) {

@@ -18,10 +18,9 @@
 // A member at to first gets both leases, and writes into the old store that the election has moved
 // ([backend.Lease].MovedTo). After that no process can lead by the old store.
 //
-// Terms grow across the migration in both directions. At stage both a leadership has the
-// same term in both stores, so that either can fence it. All members know the leader. An
-// observer of the old store alone learns that the election has moved, and where to.
-// Stages are part of the member records.
+// Terms grow across the migration in both directions. At stage both a leadership has the same term in both
+// stores, so that either can fence it. All members know the leader. An observer of the old store alone learns
+// that the election has moved, and where to. Stages are part of the member records.
 //
 // # Limits
 //

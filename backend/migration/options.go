@@ -32,11 +32,10 @@ type Options struct {
 	// Stage is the stage of this process, as long as it lives.
 	Stage Stage
 
-	// Unsealed lets a process at stage To lead although the old store may not be sealed. Set
-	// it only if no process that elects by the old store, alone or together with another
-	// one, runs or will ever run again: otherwise there are two leaders. It counts only for
-	// processes that have it set. It is recorded in the new store, so that members can go
-	// back, and counts no more after that.
+	// Unsealed lets a process at stage To lead although the old store may not be sealed. Set it only if no
+	// process that elects by the old store, alone or together with another one, runs or will ever run again:
+	// otherwise there are two leaders. It counts only for processes that have it set. It is recorded in the
+	// new store, so that members can go back, and counts no more after that.
 	Unsealed bool
 }
 

@@ -63,10 +63,9 @@ func (b *Backend) newDecides(p *pair) bool {
 	return b.stage == To && n.known() && n.MovedTo == "" && (b.unsealed || b.sealRecorded(p))
 }
 
-// ambiguous reports whether the new store has the name of the store from which the election
-// came to the old store, but is another one. A seal in favour of that name would tell
-// members of the earlier migration that the election goes back. If it is the same store,
-// it is sealed in favour of the old one.
+// ambiguous reports whether the new store has the name of the store from which the election came to the old
+// store, but is another one. A seal in favour of that name would tell members of the earlier migration that
+// the election goes back. If it is the same store, it is sealed in favour of the old one.
 func (b *Backend) ambiguous(p *pair) bool {
 	o, n := &p.half[older], &p.half[newer]
 	return !b.newDecides(p) && o.known() && n.known() &&

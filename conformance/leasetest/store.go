@@ -16,8 +16,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// A Store is a store inside this process, with faults that tests cause. It is safe for concurrent
-// use.
+// A Store is a store inside this process, with faults that tests cause. It is safe for concurrent use.
 type Store struct {
 	// Limits may be changed before the first Driver is made.
 	Limits lease.Limits

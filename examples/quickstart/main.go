@@ -1,5 +1,4 @@
-// Quickstart takes part in an election, and prints every change of leader. Start it in
-// several terminals:
+// Quickstart takes part in an election, and prints every change of leader. Start it in several terminals:
 //
 //	ELECTION_ID=anna go run ./examples/quickstart
 //	ELECTION_ID=bert go run ./examples/quickstart

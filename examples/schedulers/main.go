@@ -1,6 +1,5 @@
-// Schedulers is one node of a service that only runs a job: cron runs on every
-// node, the job only on the leader. It is cancelled when the leadership ends,
-// and the term fences its writes to MySQL.
+// Schedulers is one node of a service that only runs a job: cron runs on every node, the job only on the
+// leader. It is cancelled when the leadership ends, and the term fences its writes to MySQL.
 //
 //	export DSN='app:secret@tcp(127.0.0.1:3306)/app'
 //	export ELECTION_BACKEND=mysql ELECTION_MYSQL_DSN="$DSN"

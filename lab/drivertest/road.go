@@ -18,11 +18,10 @@ type Road struct {
 	Moved  func() (to string, err error)          // where the election has moved, by the old store
 }
 
-// ThereAndBack moves the fleet. Members at stage "both" replace two of the other program,
-// members at stage "to" replace those, under kills, and then the fleet moves back. Two
-// members of the other program must not lead until the fleet is back: one that was stopped
-// before the others left, and one that starts after they left. No two members ever believe
-// at the same time that they lead.
+// ThereAndBack moves the fleet. Members at stage "both" replace two of the other program, members at stage
+// "to" replace those, under kills, and then the fleet moves back. Two members of the other program must not
+// lead until the fleet is back: one that was stopped before the others left, and one that starts after they
+// left. No two members ever believe at the same time that they lead.
 func (r Road) ThereAndBack(t testing.TB) {
 	t.Helper()
 	theirs := r.Theirs("theirs-1")

@@ -24,10 +24,9 @@
 //
 // # Two tiers
 //
-// "go test -short" is the fast tier, which "make test" runs. There, only TestConformance
-// of each backend gets a server, a shared one, and it runs only the contract in real
-// time ([InTier]). Every other test that needs a server or takes long is left to
-// "make verify" ([Full]). A busy machine does not fail the fast tier.
+// "go test -short" is the fast tier, which "make test" runs. There, only TestConformance of each backend gets
+// a server, a shared one, and it runs only the contract in real time ([InTier]). Every other test that needs
+// a server or takes long is left to "make verify" ([Full]). A busy machine does not fail the fast tier.
 //
 // # Other versions
 //

@@ -102,9 +102,8 @@ func (f *Fleet) OneLeaderAtMost() {
 	}
 }
 
-// PlayMember is the program of a [Member] of this module. It campaigns on the store,
-// unless opening it returned err, prints what it believes, and resigns and exits when its
-// input ends. It does not return.
+// PlayMember is the program of a [Member] of this module. It campaigns on the store, unless opening it
+// returned err, prints what it believes, and resigns and exits when its input ends. It does not return.
 func PlayMember(store backend.Backend, err error, o election.Options, name string) {
 	check(err)
 	m := must(election.New(store, o))

@@ -85,10 +85,9 @@ func findMariaDB() *program {
 	}).identify()
 }
 
-// mysqlRoot is the root file system with MySQL 9 that "make deps" installs; "" if it has not.
-// Debian 12 has no MySQL; the one of Debian unstable needs another C library. So
-// mysqld runs with the loader and the libraries of this root. A chroot would need
-// privileges, and the data inside it.
+// mysqlRoot is the root file system with MySQL 9 that "make deps" installs; "" if it has not. Debian 12 has
+// no MySQL; the one of Debian unstable needs another C library. So mysqld runs with the loader and the
+// libraries of this root. A chroot would need privileges, and the data inside it.
 func mysqlRoot() string {
 	root := filepath.Join(cacheDir(), "mysql9-root")
 	if _, err := os.Stat(root + "/usr/sbin/mysqld"); err != nil {

@@ -115,9 +115,8 @@ func (p *Proxy) change(f func()) {
 	p.changed.Broadcast()
 }
 
-// SetTarget sends new connections to another address, like a DNS name or a
-// virtual address after a failover. Open connections stay with the old target. Where nobody
-// listens at the address, new connections are reset.
+// SetTarget sends new connections to another address, like a DNS name or a virtual address after a failover.
+// Open connections stay with the old target. Where nobody listens at the address, new connections are reset.
 func (p *Proxy) SetTarget(addr string) { p.change(func() { p.target = addr }) }
 
 // Cut cuts the network: it silently drops what either side sends, including that
