@@ -231,7 +231,8 @@ func (c *heard) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	if n > 0 {
 		c.dialer.unheard.Delete(c.ip)
-		if c.last.Swap(int64(time.Since(c.opened))) == 0 && c.dialer.Greeting != nil {
+		first := c.last.Swap(max(1, int64(time.Since(c.opened)))) == 0 // or 0 in virtual time
+		if first && c.dialer.Greeting != nil {
 			err = cmp.Or(c.dialer.Greeting(p[:n]), err)
 		}
 	}
