@@ -78,6 +78,7 @@ func (d *driver) answer(ctx context.Context, statement string) (a relational.Ans
 	a.Position, a.Next, a.Records = number(head, 0, 1), number(head, 0, 2), int64(number(head, 0, 4))
 	switch {
 	case a.Server == "":
+		d.conns.Moved() // the next connection may lead to the primary
 		return a, errStandby
 	case strings.HasSuffix(a.Server, noPlace):
 		return a, errUnlogged

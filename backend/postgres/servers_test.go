@@ -99,6 +99,15 @@ func TestAStandbyThatIsWrittenToIsNotDenied(t *testing.T) {
 	held := a.Leads("jobs")
 	proxy.SetTarget(standby.Addr())
 	b.driver.ServerChanged() // the next call connects
+	if _, err := a.Looks("jobs"); !errors.Is(err, errStandby) {
+		t.Errorf("a reading on the standby: %v", err)
+	}
+	proxy.SetTarget(primary.Addr())
+	if _, err := a.Looks("jobs"); err != nil {
+		t.Errorf("the next reading, for which the primary is there: %v", err)
+	}
+	proxy.SetTarget(standby.Addr())
+	b.driver.ServerChanged()
 	if err := a.Renews(held).Err; !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "recovery") {
 		t.Errorf("a renewal on the standby: %v; want ErrUnavailable", err)
 	}
