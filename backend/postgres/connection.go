@@ -55,7 +55,6 @@ func (d *driver) try(ctx context.Context, statements string) ([]*pgconn.Result, 
 		} else {
 			err = errors.New("a transaction is open on this connection of the program's pool")
 		}
-		// After a standby, the next connection may lead to the primary.
 		return results, conn.IsClosed() || conn.TxStatus() != 'I' || standby(err), err
 	}
 	return client.Send(ctx, d.Context, &d.conns, sendCopy, isFinal)
@@ -128,7 +127,8 @@ func refused(err error) string {
 	switch {
 	case c == "28P01", pooler("authentication failed"): // or no such account: the server does not tell
 		return "password"
-	case c == "28000", pooler("rejected", "no such user", "required"): // such as TLS
+	case c == "28000", pooler("rejected", "no such user", "required"), // such as TLS
+		c == "XX000" && has(err, "Tenant or user not found", "ndpoint"): // poolers of Supabase and Neon
 		return "login"
 	case c == "3D000", pooler("does not exist", "no such database", "is disabled"):
 		return "database"
@@ -187,8 +187,7 @@ var denied = []string{
 	"0A", "22", // an encoding, a rule, or a column of another type
 	"23", "44", // a constraint that is not ours
 	readOnly,
-	"28",       // credentials
-	"3D", "3F", // no such database or schema
+	"3F",                   // no such schema
 	"42",                   // rights, a missing or other table, another server than PostgreSQL 13 or later
 	"53100", "53400", "54", // a full disk, a limit, a row that is too large
 	"55000", "55P02", // the database takes no connections, no replica identity; a parameter of the dsn
@@ -199,10 +198,10 @@ var denied = []string{
 
 func isDenied(err error) bool {
 	switch c := code(err); {
-	case errors.Is(err, backend.ErrDenied):
+	case errors.Is(err, backend.ErrDenied), refused(err) != "":
 		return true
 	case c == ofPooler: // PgBouncer is not set up for this backend
-		return refused(err) != "" || has(err, "PQexec disallowed", "unsupported startup parameter")
+		return has(err, "PQexec disallowed", "unsupported startup parameter")
 	case c != "":
 		return c != uniqueViolation && !standby(err) &&
 			slices.ContainsFunc(denied, func(begin string) bool { return strings.HasPrefix(c, begin) })

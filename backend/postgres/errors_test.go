@@ -166,11 +166,12 @@ func TestAPoolerThatIsNotSetUpIsDenied(t *testing.T) {
 func TestALoginOfAnotherKindIsDenied(t *testing.T) {
 	t.Parallel()
 	for want, answer := range map[string]pgproto3.BackendMessage{
-		"GSSAPI":        &pgproto3.AuthenticationGSS{},
-		"SCRAM-SHA-256": &pgproto3.AuthenticationSASL{AuthMechanisms: []string{"OTHER"}},
-		"F0000":         &pgproto3.ErrorResponse{Severity: "FATAL", Code: "F0000", Message: "client certificates can only be checked if a root certificate store is available"},
-		"42501":         &pgproto3.ErrorResponse{SeverityUnlocalized: "FATAL", Code: "42501", Message: `permission denied for database "d"`},
-		"55P02":         &pgproto3.ErrorResponse{Severity: "FATAL", Code: "55P02", Message: `parameter "ssl_min_protocol_version" cannot be changed now`},
+		"GSSAPI":            &pgproto3.AuthenticationGSS{},
+		"SCRAM-SHA-256":     &pgproto3.AuthenticationSASL{AuthMechanisms: []string{"OTHER"}},
+		"F0000":             &pgproto3.ErrorResponse{Severity: "FATAL", Code: "F0000", Message: "client certificates can only be checked if a root certificate store is available"},
+		"42501":             &pgproto3.ErrorResponse{SeverityUnlocalized: "FATAL", Code: "42501", Message: `permission denied for database "d"`},
+		"refused the login": &pgproto3.ErrorResponse{Severity: "FATAL", Code: "XX000", Message: "Tenant or user not found"}, // Supavisor
+		"55P02":             &pgproto3.ErrorResponse{Severity: "FATAL", Code: "55P02", Message: `parameter "ssl_min_protocol_version" cannot be changed now`},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		testbed.NoError(t, err)
