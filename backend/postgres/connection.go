@@ -184,10 +184,9 @@ var ofOneChange = []string{uniqueViolation, lockNotAvailable, "40P01", notUTF8, 
 
 // denied are the classes and codes of errors about which an administrator must act.
 var denied = []string{
-	"0A", "22", // an encoding, a rule, or a column of another type
+	"0A", "22", "3F", // an encoding, a rule, a column of another type, no such schema
 	"23", "44", // a constraint that is not ours
 	readOnly,
-	"3F",                   // no such schema
 	"42",                   // rights, a missing or other table, another server than PostgreSQL 13 or later
 	"53100", "53400", "54", // a full disk, a limit, a row that is too large
 	"55000", "55P02", // the database takes no connections, no replica identity; a parameter of the dsn
@@ -236,7 +235,7 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 	case c == noRight && s.Hint != "" && !slices.Contains(s.Found, t.Schema): // it could not be made here
 		return s.Hint
 	case c == noRight && e.Routine == "check_enable_rls":
-		return "; the table must show all rows to all members, which its owner can let it: " +
+		return "; all members must see all rows, and the table's owner can let them: " +
 			"ALTER TABLE " + t.String() + " DISABLE ROW LEVEL SECURITY;"
 	case c == noRight && ofServer.MatchString(e.Message):
 		return grant + "GRANT EXECUTE ON FUNCTION " + ofServer.FindString(e.Message) + " TO " + who + ";"
@@ -251,8 +250,9 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 		return "; it is a view, or another table than \"elect schema\" prints: name another schema or " +
 			"prefix, or rename it. Or the server is older than PostgreSQL 13"
 	case c == ofPooler:
-		return "; PgBouncer must have disable_pqexec 0, know the database and the account, " +
-			"and ignore or take the parameters of the dsn"
+		return "; PgBouncer must know database and account, take the dsn's parameters, with disable_pqexec 0"
+	case (c == "42704" || c == "55P02") && e.SeverityUnlocalized == "FATAL": // at the login
+		return "; it is in the dsn, and not known to this client, so it was sent to the server: leave it out"
 	}
 	return ""
 }
