@@ -190,8 +190,8 @@ var denied = []string{
 	"42",                   // rights, a missing or other table, another server than PostgreSQL 13 or later
 	"53100", "53400", "54", // a full disk, a limit, a row that is too large
 	"55000", "55P02", // the database takes no connections, no replica identity; a parameter of the dsn
-	"57P04",                      // the database was dropped
-	"58", "F0", "XX001", "XX002", // the server's files and configuration, damage
+	"57P04",                                 // the database was dropped
+	"58030", "58P0", "F0", "XX001", "XX002", // the server's files and configuration, damage
 	"P0", "38", "39", "45", // somebody's trigger
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/go-election/go-election/backend"
@@ -43,6 +44,9 @@ func TestAServerThatIsDownIsNotDenied(t *testing.T) {
 	proxy := testbed.NewProxy(t, server.Addr())
 	through := backendOn(t, Options{DSN: strings.Replace(db.DSN(proxy.Addr()), "sslmode=disable", "sslmode=prefer", 1)})
 	server.Terminate(t)
+	if isDenied(&pgconn.PgError{Code: "58000", Message: "could not get connection from the pool - AllServersDown"}) {
+		t.Error("PgCat has no server: it is denied; want it unavailable")
+	}
 	for what, b := range map[string]*Backend{"itself": b, "a proxy that ends connections": through} {
 		if err := look(t, b); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s, after an ordinary stop: %v; want ErrUnavailable in one line", what, err)
