@@ -248,7 +248,7 @@ func parse(dsn, login string, dialer *client.Dialer) (*pgx.ConnConfig, error) {
 	return c, nil
 }
 
-// primary accepts a server that takes writes. But for version 13 that needs no statement, which may end.
+// primary accepts a server that takes writes. From version 14 on that needs no statement, which may fail.
 func primary(ctx context.Context, c *pgconn.PgConn) error {
 	if c.ParameterStatus("in_hot_standby") == "off" {
 		return nil
