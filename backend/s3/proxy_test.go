@@ -80,6 +80,8 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 		{http.StatusBadRequest, "RequestTimeout", "RequestTimeout", backend.ErrUnavailable},
 		{http.StatusConflict, "OperationAborted", "OperationAborted", backend.ErrUnavailable},
 		{http.StatusServiceUnavailable, "SlowDown", "SlowDown", backend.ErrUnavailable},
+		{http.StatusOK, "<html>Log in</html>", "is this the address of the store?", backend.ErrDenied}, // two leaders, if it were believed
+		{http.StatusOK, `{"status":"ok"}`, "is this the address of the store?", backend.ErrDenied},
 	} {
 		store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
@@ -87,7 +89,12 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 				io.WriteString(w, "<Error><Code>NoSuchKey</Code></Error>")
 				return
 			}
+			w.Header().Set("ETag", `"1"`)
 			w.WriteHeader(c.status)
+			if c.status == http.StatusOK { // of a gateway
+				io.WriteString(w, c.code)
+				return
+			}
 			io.WriteString(w, "<Error><Code>"+c.code+"</Code><Message>No.</Message></Error>")
 		}))
 		defer store.Close()

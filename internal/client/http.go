@@ -58,11 +58,21 @@ func RoundTrip(next http.RoundTripper, r *http.Request, waits bool, drop func())
 	return nil, r.Context().Err()
 }
 
-// A Patient sends requests, none of which waits for a change, as [RoundTrip] does.
+// A Patient sends requests to S3, none of which waits for a change, as [RoundTrip] does.
 type Patient struct{ *http.Transport }
 
+// RoundTrip implements [http.RoundTripper]. S3 answers a write with nothing, or in XML. A page or JSON is that of
+// a gateway: nothing was written, though it has status 200, and perhaps an ETag.
 func (p Patient) RoundTrip(r *http.Request) (*http.Response, error) {
-	return RoundTrip(p.Transport, r, false, p.CloseIdleConnections)
+	answer, err := RoundTrip(p.Transport, r, false, p.CloseIdleConnections)
+	if err == nil && r.Method == http.MethodPut && answer.StatusCode < 300 {
+		body, _ := io.ReadAll(answer.Body)
+		answer.Body = io.NopCloser(bytes.NewReader(body))
+		if text := bytes.TrimSpace(body); len(text) > 0 && !bytes.HasPrefix(text, []byte("<?xml")) {
+			answer.StatusCode = http.StatusMisdirectedRequest
+		}
+	}
+	return answer, err
 }
 
 // A Dial dials an address of a network.
