@@ -61,8 +61,8 @@ func RoundTrip(next http.RoundTripper, r *http.Request, waits bool, drop func())
 // A Patient sends requests to S3, none of which waits for a change, as [RoundTrip] does.
 type Patient struct{ *http.Transport }
 
-// RoundTrip implements [http.RoundTripper]. S3 answers a write with nothing, or in XML. A page or JSON is that of
-// a gateway: nothing was written, though it has status 200, and perhaps an ETag.
+// RoundTrip implements [http.RoundTripper]. S3 answers a write with nothing, or XML. A page or JSON is that
+// of a gateway: nothing was written, though it has status 200, and perhaps an ETag.
 func (p Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := RoundTrip(p.Transport, r, false, p.CloseIdleConnections)
 	if err == nil && r.Method == http.MethodPut && answer.StatusCode < 300 {
