@@ -110,8 +110,9 @@ func (c *child) readReports(reports *os.File) {
 // killOrphans kills and reaps all descendants of this process but one. The guard has died.
 func killOrphans(spared int) {
 	for {
-		left := false
-		for _, p := range descendants(os.Getpid()) {
+		list, all := descendants(os.Getpid())
+		left := !all
+		for _, p := range list {
 			switch {
 			case p.pid == spared:
 				continue

@@ -3,6 +3,7 @@ package elect
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -52,7 +53,8 @@ func (f *fleet) leader() (m *member, command int) {
 				continue
 			}
 			commands := map[int]bool{} // not the command's own children
-			for _, p := range descendants(x.Process.Pid) {
+			running, _ := descendants(x.Process.Pid)
+			for _, p := range running {
 				commands[p.pid] = p.parent == guard
 			}
 			for _, b := range readHistory(f.t, f.history) {
@@ -120,6 +122,25 @@ func TestTheCodeAfterASecondSignalIsThatOfAKill(t *testing.T) {
 	m.says("killing the command")
 	if code := m.code(); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("code %d, want that of a killed command:\n%s", code, m.output.String())
+	}
+}
+
+// Where no more files can be opened, as when many clients are connected to --http, nobody knows which processes are left.
+func TestProcessesThatCannotBeReadAreNotDead(t *testing.T) {
+	child := exec.Command("sleep", "300")
+	testbed.NoError(t, child.Start())
+	defer child.Wait()
+	defer child.Process.Kill()
+	var was syscall.Rlimit
+	testbed.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	testbed.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Max: was.Max}))
+	list, all := descendants(os.Getpid())
+	testbed.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was))
+	if all {
+		t.Errorf("%d processes are said to be all", len(list))
+	}
+	if list, all = descendants(os.Getpid()); !all || len(list) == 0 {
+		t.Errorf("with files %d processes are all: %v", len(list), all)
 	}
 }
 

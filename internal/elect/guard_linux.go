@@ -120,8 +120,8 @@ func (g *guard) run(orders io.Reader, command []string) {
 			if !ok {
 				return // all are dead
 			}
-			lives := func(p process) bool { return !p.zombie }
-			if !g.stopped && slices.ContainsFunc(descendants(os.Getpid()), lives) {
+			list, _ := descendants(os.Getpid())
+			if !g.stopped && slices.ContainsFunc(list, func(p process) bool { return !p.zombie }) {
 				g.report("left", 0, nil)
 			}
 			g.exited = true

@@ -2,6 +2,7 @@ package elect
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -50,16 +51,19 @@ type process struct {
 	zombie      bool
 }
 
-// descendants returns the descendants of a process, zombies included.
-func descendants(pid int) (list []process) {
-	var all []process
-	entries, _ := os.ReadDir("/proc")
+// descendants returns the descendants of a process, zombies included. all is false if some may be missing,
+// since no more files can be opened.
+func descendants(pid int) (list []process, all bool) {
+	var found []process
+	entries, err := os.ReadDir("/proc")
+	all = !tooManyFiles(err)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		all = all && !tooManyFiles(err)
 		// The name, in parentheses, may contain any character. State and parent follow it, and the number of
 		// threads. A process whose first thread has ended has the state of a zombie while others run.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -68,24 +72,29 @@ func descendants(pid int) (list []process) {
 		}
 		parent, _ := strconv.Atoi(string(fields[1]))
 		threads, _ := strconv.Atoi(string(fields[17]))
-		all = append(all, process{pid, parent, fields[0][0] == 'Z' && threads < 2})
+		found = append(found, process{pid, parent, fields[0][0] == 'Z' && threads < 2})
 	}
 	known := map[int]bool{pid: true}
 	for added := true; added; {
 		added = false
-		for _, p := range all {
+		for _, p := range found {
 			if known[p.parent] && !known[p.pid] {
 				known[p.pid], added = true, true
 				list = append(list, p)
 			}
 		}
 	}
-	return list
+	return list, all
+}
+
+func tooManyFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // killDescendants kills all descendants of a process. It returns the id of one that it may not kill, or 0.
 func killDescendants(pid int) (denied int) {
-	for _, p := range descendants(pid) {
+	list, _ := descendants(pid)
+	for _, p := range list {
 		if !p.zombie && syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM {
 			denied = p.pid
 		}
