@@ -110,8 +110,8 @@ func (c *child) readReports(reports *os.File) {
 // killOrphans kills and reaps all descendants of this process but one. The guard has died.
 func killOrphans(spared int) {
 	for {
-		list, all := descendants(os.Getpid())
-		left := !all
+		list, err := descendants(os.Getpid())
+		left := err != nil
 		for _, p := range list {
 			switch {
 			case p.pid == spared:

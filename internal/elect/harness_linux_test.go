@@ -288,8 +288,8 @@ func call(t testing.TB, env []string, args ...string) (out string, code int) {
 // descendants returns the process ids of the living descendants of m by name.
 func (m *member) descendants() map[string]int {
 	list := map[string]int{}
-	running, _ := descendants(m.Process.Pid)
-	for _, p := range running {
+	all, _ := descendants(m.Process.Pid)
+	for _, p := range all {
 		args, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")
 		name, _, _ := strings.Cut(string(args), "\x00")
 		if !p.zombie {

@@ -51,19 +51,20 @@ type process struct {
 	zombie      bool
 }
 
-// descendants returns the descendants of a process, zombies included. all is false if some may be missing,
-// since no more files can be opened.
-func descendants(pid int) (list []process, all bool) {
-	var found []process
+// descendants returns the descendants of a process, zombies included. It fails if one may be missing, since
+// too many files are open, say.
+func descendants(pid int) (list []process, err error) {
+	var all []process
 	entries, err := os.ReadDir("/proc")
-	all = !tooManyFiles(err)
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
+		pid, notOne := strconv.Atoi(e.Name())
+		if notOne != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		all = all && !tooManyFiles(err)
+		stat, unread := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if errno, _ := errors.AsType[syscall.Errno](unread); errno.Temporary() || errno == syscall.ENOMEM {
+			err = unread
+		}
 		// The name, in parentheses, may contain any character. State and parent follow it, and the number of
 		// threads. A process whose first thread has ended has the state of a zombie while others run.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -72,26 +73,23 @@ func descendants(pid int) (list []process, all bool) {
 		}
 		parent, _ := strconv.Atoi(string(fields[1]))
 		threads, _ := strconv.Atoi(string(fields[17]))
-		found = append(found, process{pid, parent, fields[0][0] == 'Z' && threads < 2})
+		all = append(all, process{pid, parent, fields[0][0] == 'Z' && threads < 2})
 	}
 	known := map[int]bool{pid: true}
 	for added := true; added; {
 		added = false
-		for _, p := range found {
+		for _, p := range all {
 			if known[p.parent] && !known[p.pid] {
 				known[p.pid], added = true, true
 				list = append(list, p)
 			}
 		}
 	}
-	return list, all
+	return list, err
 }
 
-func tooManyFiles(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
-}
-
-// killDescendants kills all descendants of a process. It returns the id of one that it may not kill, or 0.
+// killDescendants kills all descendants of a process that it finds. It returns the id of one that it may not
+// kill, or 0.
 func killDescendants(pid int) (denied int) {
 	list, _ := descendants(pid)
 	for _, p := range list {
