@@ -1,34 +1,21 @@
 package lease_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
-// counting counts the readings of a driver.
-type counting struct {
-	lease.Driver
-	reads int
-}
-
-func (d *counting) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {
-	d.reads++
-	return d.Driver.Read(ctx, keys)
-}
-
 // guards adopts a lease that another process holds, and has read it before.
-func (w *world) guards(holder *process, l backend.Lease) (guard *process, d *counting) {
+func (w *world) guards(holder *process, l backend.Lease) (guard *process, d *requests) {
 	w.Helper()
-	guard, d = w.start("guard"), &counting{Driver: w.store.Driver()}
+	guard, d = w.start("guard"), &requests{Driver: w.store.Driver()}
 	guard.b = lease.New(d)
 	guard.sees(l.Election)
-	if err := guard.b.Adopt(holder.me.Nonce, []backend.Held{l.Held()}); err != nil {
-		w.Fatal(err)
-	}
+	testbed.NoError(w, guard.b.Adopt(holder.me.Nonce, []backend.Held{l.Held()}))
 	d.reads = 0
 	return guard, d
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/conformance/leasetest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A mark is on its way while the lease is renewed.
@@ -32,9 +33,8 @@ func TestALateMarkEndsNoLeadership(t *testing.T) {
 
 // setBack is a driver whose clock can be set.
 type setBack struct {
-	lease.Driver
-	by     time.Duration
-	writes int
+	requests
+	by time.Duration
 }
 
 func (d *setBack) Limits() lease.Limits {
@@ -43,27 +43,18 @@ func (d *setBack) Limits() lease.Limits {
 	return limits
 }
 
-func (d *setBack) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {
-	d.writes++
-	return d.Driver.Write(ctx, epoch, wentBack, changes, verify)
-}
-
 // The store's clock is set back by a day.
 func TestAClockThatIsSetBackHidesNoMember(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.start("a")
-		d := &setBack{Driver: w.store.Driver()}
+		d := &setBack{requests: requests{Driver: w.store.Driver()}}
 		a.b = lease.New(d)
 		m := backend.Member{Candidate: a.me, TTL: ttl}
-		if err := a.b.Announce(w.Context(), m); err != nil {
-			w.Fatal(err)
-		}
+		testbed.NoError(w, a.b.Announce(w.Context(), m))
 		d.by, d.writes = 24*time.Hour, 0
 		for range 30 {
 			time.Sleep(ttl)
-			if err := a.b.Announce(w.Context(), m); err != nil {
-				w.Fatal(err)
-			}
+			testbed.NoError(w, a.b.Announce(w.Context(), m))
 		}
 		w.want(d.writes > 0, "30 announcements have written nothing")
 	})
@@ -81,16 +72,14 @@ func (d *keeper) Kept() bool { return d.kept }
 func TestAMemberWhoseSessionIsKeptWritesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.start("a")
-		d := &keeper{setBack: setBack{Driver: w.store.Driver()}, kept: true}
+		d := &keeper{setBack: setBack{requests: requests{Driver: w.store.Driver()}}, kept: true}
 		a.b = lease.New(d)
 		m := backend.Member{Candidate: a.me, TTL: ttl}
 		announce := func(rule string, writes int) {
 			w.Helper()
 			time.Sleep(time.Hour)
 			d.writes = 0
-			if err := a.b.Announce(w.Context(), m); err != nil {
-				w.Fatal(err)
-			}
+			testbed.NoError(w, a.b.Announce(w.Context(), m))
 			w.want(d.writes == writes, "%d writes: rule violated: %s", d.writes, rule)
 			list, err := a.b.Members(w.Context(), "", 10)
 			w.want(err == nil && len(list) == 1 && list[0].Age == 0 && list[0].Stage == m.Stage, "%+v, %v: rule violated: a member that is there is listed as it announced itself", list, err)
@@ -122,7 +111,7 @@ func (d *partial) Write(ctx context.Context, epoch string, wentBack int, changes
 // Results that come with an error.
 func TestResultsBesideAnError(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, b := w.start("a"), w.start("b")
+		a := w.start("a")
 		d := &partial{Driver: w.store.Driver()}
 		a.b = lease.New(d)
 		leases := a.leadsAll(longNames(100, 10))
@@ -140,7 +129,6 @@ func TestResultsBesideAnError(t *testing.T) {
 		d.err = errors.Join(lease.ErrEpoch)
 		answers, _ = a.b.Renew(w.Context(), held[4:5])
 		w.want(answers[0].Outcome != backend.Granted, "%v", answers)
-		_ = b
 	})
 }
 
@@ -226,9 +214,7 @@ func TestOldSessionsAreDeleted(t *testing.T) {
 		alive.leads("others")
 		time.Sleep(time.Second)
 		before := next.sees("jobs")
-		if err := next.b.Announce(w.Context(), backend.Member{Candidate: next.me, TTL: ttl}); err != nil {
-			w.Fatal(err)
-		}
+		testbed.NoError(w, next.b.Announce(w.Context(), backend.Member{Candidate: next.me, TTL: ttl}))
 		w.want(w.store.Text(gone.session()) == "", "the session of a process that has been gone for an hour is there")
 		w.want(w.store.Text(alive.session()) != "", "the session of another one was deleted")
 		w.want(next.sees("jobs").Version != before.Version, "the lease is not watched anew")

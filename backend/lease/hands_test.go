@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // meta is the key of the meta item.
@@ -249,17 +250,13 @@ func TestARequestDoesNotInterruptALeadership(t *testing.T) {
 		l := a.leads("jobs")
 		seen := b.sees("jobs")
 		q := backend.Request{Election: "jobs", Term: l.Term, Kind: backend.Nominate, ID: "b"}
-		if err := b.b.Request(w.Context(), []backend.Request{q}); err != nil {
-			w.Fatal(err)
-		}
+		testbed.NoError(w, b.b.Request(w.Context(), []backend.Request{q}))
 		w.want(b.sees("jobs").Unchanged(seen), "a request looks like a renewal")
 		w.want(a.renews(l)[0].Request == q, "the renewal does not tell of the request")
 		w.meanwhile(func() { b.neverGets("jobs", 50*time.Second, "a request frees nothing") })
 		a.goesOn(time.Minute, "a request ends nothing", l)
 		q.Kind, q.ID = backend.Depose, ""
-		if err := b.b.Request(w.Context(), []backend.Request{q}); err != nil {
-			w.Fatal(err)
-		}
+		testbed.NoError(w, b.b.Request(w.Context(), []backend.Request{q}))
 		a.isRefused(l, "a deposed leader is not renewed")
 		b.waits("jobs", ttl, "a deposed leader trusts its lease until it expires")
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A listener delivers what it is told when the test wants.
@@ -46,9 +47,7 @@ func TestItemsOfALostHistoryAreForgotten(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		v, err := w.store.Driver().Read(w.Context(), []lease.Key{a.session()})
-		if err != nil {
-			w.Fatal(err)
-		}
+		testbed.NoError(w, err)
 		late := v.Items[0]
 		seen := b.sees("jobs")
 		ctx, cancel := context.WithCancel(w.Context())
@@ -67,9 +66,7 @@ func TestItemsOfALostHistoryAreForgotten(t *testing.T) {
 		for range 40 * 4 {
 			time.Sleep(ttl / 4)
 			got, err := b.b.Observe(w.Context(), []backend.Lease{watched})
-			if err != nil {
-				w.Fatal(err)
-			}
+			testbed.NoError(w, err)
 			for _, now := range got {
 				if !now.Unchanged(watched) {
 					watched, since = now, time.Now()
@@ -119,9 +116,7 @@ func TestObserveGoesNeverBack(t *testing.T) {
 		older := 0
 		for range 20 {
 			got, err := b.b.Observe(w.Context(), []backend.Lease{seen})
-			if err != nil {
-				w.Fatal(err)
-			}
+			testbed.NoError(w, err)
 			for _, l := range got {
 				if l.Term < seen.Term {
 					older++

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // listens begins to listen to a lease, and returns what reports whether Listen has returned.
@@ -109,9 +110,7 @@ func TestALeaderIsToldWithItsSession(t *testing.T) {
 		told := func(keys ...lease.Key) {
 			w.Helper()
 			v, err := w.store.Driver().Read(w.Context(), keys)
-			if err != nil {
-				w.Fatal(err)
-			}
+			testbed.NoError(w, err)
 			heard.on(v.Items, v.Position)
 		}
 		observes := func(leader *process, readings int, why string) {

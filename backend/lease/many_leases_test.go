@@ -8,38 +8,17 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/lab/testbed"
 )
-
-// leadsMany makes a process the leader of more elections than one change can check.
-func (p *process) leadsMany(n int) (leases []backend.Lease) {
-	p.w.Helper()
-	var expected []backend.Lease
-	for i := range n {
-		expected = append(expected, p.sees(fmt.Sprintf("many-%03d", i)))
-	}
-	answers, err := p.bids(expected...)
-	if err != nil {
-		p.w.Fatal(err)
-	}
-	for _, a := range answers {
-		if a.Outcome != backend.Granted {
-			p.w.Fatalf("%s was not granted %s: %v", p.me.ID, a.Election, a.Err)
-		}
-		leases = append(leases, a.Lease)
-	}
-	return leases
-}
 
 // The heartbeat is written before the records are compared. Those that have changed are refused.
 func TestManyLeasesAreComparedAfterTheWrite(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.start("a"), w.start("b"), w.start("c")
-		leases := a.leadsMany(3 * w.store.Limits.Batch)
+		leases := a.leadsAll(longNames(3*w.store.Limits.Batch, 10))
 		a.goesOn(20*time.Second, "many leases are renewed like one", leases...)
 		deposed, deleted, edited := leases[3], leases[50], leases[100]
-		if err := b.b.Request(w.Context(), []backend.Request{{Election: deposed.Election, Term: deposed.Term, Kind: backend.Depose}}); err != nil {
-			w.Fatal(err)
-		}
+		testbed.NoError(w, b.b.Request(w.Context(), []backend.Request{{Election: deposed.Election, Term: deposed.Term, Kind: backend.Depose}}))
 		w.store.Delete(recordOf(deleted.Election))
 		w.store.Edit(recordOf(edited.Election), func(text string) string { return text + " " })
 		gone := map[string]bool{deposed.Election: true, deleted.Election: true, edited.Election: true}
@@ -63,7 +42,7 @@ func TestADeletionThatIsNoticedLateIsWatchedLonger(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.store.Limits.EditsUnnoticed = time.Minute
 			a, b := w.start("a"), w.start("b")
-			leases := a.leadsMany(most)
+			leases := a.leadsAll(longNames(most, 10))
 			deleted := leases[3].Election
 			b.sees(deleted)
 			w.store.Delete(recordOf(deleted))
@@ -83,7 +62,7 @@ func TestADeletionThatIsNoticedLateIsWatchedLonger(t *testing.T) {
 func TestATakeoverBeforeTheComparisonIsNoticed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")
-		leases := a.leadsMany(2 * w.store.Limits.Batch)
+		leases := a.leadsAll(longNames(2*w.store.Limits.Batch, 10))
 		lost := leases[7]
 		b.waits(lost.Election, ttl, "the leader has stopped")
 		answers := a.renews(leases...)
@@ -100,7 +79,7 @@ func TestALeaseThatIsNotRenewedExpires(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				a, b, c := w.start("a"), w.start("b"), w.start("c")
-				leases := a.leadsMany(n + 1)
+				leases := a.leadsAll(longNames(n+1, 10))
 				a.goesOn(10*time.Second, "nothing has happened", leases...)
 				hangs, others := leases[n], leases[:n]
 				w.meanwhile(func() { a.goesOn(40*time.Second, "another lease of its process has expired", others...) })
@@ -117,7 +96,7 @@ func TestALeaseThatIsNotRenewedExpires(t *testing.T) {
 func TestLeasesRenewedApartKeepTheirTimes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")
-		leases := a.leadsMany(6)
+		leases := a.leadsAll(longNames(6, 10))
 		early, late := leases[:3], leases[3:]
 		for i := range 10 {
 			w.meanwhile(func() { b.neverGets(leases[i%6].Election, 2*time.Second, "it is renewed") })
@@ -134,7 +113,7 @@ func TestLeasesRenewedApartKeepTheirTimes(t *testing.T) {
 func TestALeaseThatWasNotMovedExpires(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")
-		leases := a.leadsMany(2)
+		leases := a.leadsAll(longNames(2, 10))
 		w.store.Delete(a.session())
 		w.meanwhile(func() { a.goesOn(20*time.Second, "it goes on under another session", leases[0]) })
 		time.Sleep(time.Second)
@@ -161,7 +140,7 @@ func TestManyStaleRequestsAreOneLine(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.start("a")
 		var requests []backend.Request
-		for _, l := range a.leadsMany(200) {
+		for _, l := range a.leadsAll(longNames(200, 10)) {
 			requests = append(requests, backend.Request{Election: l.Election, Term: l.Term - 1, Kind: backend.Depose})
 		}
 		err := a.b.Request(w.Context(), requests)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // follows does for ten TTLs what the manager of a follower does, and returns the greatest age of the member that another
@@ -63,9 +64,7 @@ func TestARenewalAnnouncesTheMember(t *testing.T) {
 		}{{"from", 1}, {"from", 0}, {"both", 1}} {
 			a.renews(l)
 			before := len(a.wire.history)
-			if err := a.b.Announce(w.Context(), backend.Member{Candidate: a.me, TTL: ttl, Stage: c.stage}); err != nil {
-				w.Fatal(err)
-			}
+			testbed.NoError(w, a.b.Announce(w.Context(), backend.Member{Candidate: a.me, TTL: ttl, Stage: c.stage}))
 			w.want(len(a.wire.history)-before == c.writes, "stage %s is announced by %d writes, want %d", c.stage, len(a.wire.history)-before, c.writes)
 			list, err := b.b.Members(w.Context(), "", 10)
 			w.want(err == nil && len(list) == 1 && list[0].Candidate == a.me && list[0].Stage == c.stage, "members %+v, %v; want a in stage %s", list, err, c.stage)
@@ -92,9 +91,7 @@ func TestExpiredMembersAreNotListed(t *testing.T) {
 		var nonces []string
 		for from := ""; ; {
 			page, err := a.b.Members(w.Context(), from, 1)
-			if err != nil {
-				w.Fatal(err)
-			}
+			testbed.NoError(w, err)
 			if len(page) == 0 {
 				break
 			}

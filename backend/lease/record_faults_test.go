@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance/leasetest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A record is deleted and an older text of it put back: it is again the first write of its key.
@@ -195,9 +196,7 @@ func TestARecordThatWasPutBackAndAskedIsRenewedByNobody(t *testing.T) {
 		l = a.leads("jobs")
 		w.store.Edit(recordOf("jobs"), func(string) string { return was })
 		a.isRefused(l, "the record is not as it was granted")
-		if err := c.b.Request(w.Context(), []backend.Request{{Election: "jobs", Term: c.sees("jobs").Term}}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, c.b.Request(w.Context(), []backend.Request{{Election: "jobs", Term: c.sees("jobs").Term}}))
 		a.releases(l)
 		w.meanwhile(func() { a.goesOn(2*greatestTTL, "nothing was done to it", m) })
 		b.waits("jobs", greatestTTL, "the record is renewed by nobody")

@@ -8,6 +8,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance/leasetest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // restores are the ways in which a store goes back to a snapshot.
@@ -235,9 +236,7 @@ func TestARememberedVacancyIsComparedByItsValue(t *testing.T) {
 // read returns the version of an item, and how much the store has counted.
 func (w *world) read(k lease.Key) (version string, position uint64) {
 	v, err := w.store.Driver().Read(w.Context(), []lease.Key{k})
-	if err != nil {
-		w.Fatal(err)
-	}
+	testbed.NoError(w, err)
 	return v.Items[0].Version, v.Position
 }
 
