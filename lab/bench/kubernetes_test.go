@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -90,15 +89,6 @@ func kubernetesStore(t *testing.T) store {
 	client, err := leases(file)
 	testbed.NoError(t, err)
 	return store{
-		writer: func() func() error {
-			l, err := client.Leases("default").Create(t.Context(), &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: "bench-write"}}, meta.CreateOptions{})
-			testbed.NoError(t, err)
-			return func() error {
-				l.Annotations = map[string]string{"value": string(newValue())}
-				l, err = client.Leases("default").Update(t.Context(), l, meta.UpdateOptions{})
-				return err
-			}
-		},
 		name: "Kubernetes", version: server.Version(), backend: "kubernetes", server: file, peers: []string{clientGo, clientGoTTL},
 		section: func(string) any { return map[string]any{"kubeconfig": file, "namespace": server.Namespace(t)} },
 		// Watches are counted when they end.

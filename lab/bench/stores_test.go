@@ -22,11 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-	consul "github.com/hashicorp/consul/api"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -41,7 +36,6 @@ type store struct {
 	peers   []string
 	fresh   func() string           // creates tables and returns their DSN
 	count   func() (float64, error) // requests the server has received so far; nil: there is no server
-	writer  func() func() error     // connects, and returns a function that makes one durable write; nil: not measured
 }
 
 // Rows of this module, without and with a guard.
@@ -63,8 +57,6 @@ func TestStores(t *testing.T) {
 	all := measured(t)
 	fmt.Println("| store | with | SIGTERM: median, worst | SIGTERM, next in line just killed | requests a minute, idle, 1 election: leader, follower | 10 | 1,000 | memory an election (of 1,000): leader, follower | goroutines (of 1,000) |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
-	var writes strings.Builder // below the table
-	defer func() { fmt.Print("\n", writes.String()) }()
 	for _, s := range all {
 		rows := s.rows(plain)
 		resigned := make([][]time.Duration, len(rows))
@@ -73,12 +65,6 @@ func TestStores(t *testing.T) {
 			fmt.Printf("| %s %s | %s |", s.name, s.version, with)
 			s.measure(t, with, ttl, resigned[i])
 			fmt.Println()
-		}
-		if s.writer != nil {
-			part("resigned", func() {
-				took := s.writes(t)
-				fmt.Fprintf(&writes, "One write on %s: median %v, worst of %d %v.\n", s.name, round(took[len(took)/2]), len(took), round(took[len(took)-1]))
-			})
 		}
 	}
 }
@@ -95,20 +81,6 @@ func measured(t *testing.T) []store {
 // rows are those of ours and of the peers that -with selects.
 func (s store) rows(ours ...string) []string {
 	return slices.DeleteFunc(append(ours, s.peers...), func(with string) bool { return !regexp.MustCompile(*withs).MatchString(with) })
-}
-
-// writes measures single writes, one after another on an idle server: a handover consists
-// of such writes.
-func (s store) writes(t *testing.T) []time.Duration {
-	took, write := make([]time.Duration, 101), s.writer()
-	for i := range took {
-		<-time.After(20 * time.Millisecond)
-		began := time.Now()
-		testbed.NoError(t, write())
-		took[i] = time.Since(began)
-	}
-	slices.Sort(took)
-	return took
 }
 
 func (s store) role(with string, ttl time.Duration) role {
@@ -191,14 +163,7 @@ func (s store) idle(t *testing.T, r role) (a, b float64, leader, follower *load)
 	kids = append(kids, start(t, r, all))
 	b = minute() - a
 	if r.Peer != curatorLatch && r.Peer != riverElector {
-		for leader == nil || follower == nil {
-			l := await(t, all, "load")
-			if l.ID == "leader" {
-				leader = l.Load
-			} else {
-				follower = l.Load
-			}
-		}
+		leader, follower = reported(t, all)
 	}
 	for _, c := range kids {
 		c.end(syscall.SIGKILL)
@@ -273,9 +238,6 @@ func packets(addr string) func() (float64, error) {
 	}
 }
 
-// newValue returns a value that was not written before.
-func newValue() []byte { return []byte(time.Now().String()) }
-
 // stores starts the servers.
 func stores(t *testing.T) (all []store) {
 	wanted := func(k testbed.Kind) bool { return regexp.MustCompile(*only).MatchString(string(k)) }
@@ -295,13 +257,6 @@ func stores(t *testing.T) (all []store) {
 		server := testbed.StartPostgres(t, testbed.Options{Args: []string{"--log_statement=all", "--max_connections=1000"}})
 		dsn := server.AdminDSN("postgres")
 		all = append(all, store{
-			writer: func() func() error {
-				server.Exec(t, "CREATE TABLE bench_write (value text)", "INSERT INTO bench_write VALUES ('')")
-				return func() error {
-					server.Exec(t, fmt.Sprintf("UPDATE bench_write SET value = '%s'", newValue()))
-					return nil
-				}
-			},
 			name: "PostgreSQL", version: server.Version(), backend: "postgres", server: dsn, peers: []string{advisoryLock, riverElector},
 			section: func(name string) any { return map[string]any{"dsn": dsn, "prefix": name} },
 			count:   func() (float64, error) { return float64(server.Messages(t)), nil },
@@ -310,12 +265,6 @@ func stores(t *testing.T) (all []store) {
 	if wanted(testbed.Redis) {
 		server := testbed.StartRedis(t, testbed.Options{})
 		all = append(all, store{
-			writer: func() func() error {
-				return func() error {
-					server.Do(t, "SET", "bench-write", newValue())
-					return nil
-				}
-			},
 			name: "Redis", version: server.Version(), backend: "redis", server: server.Addr(), peers: []string{redisLock},
 			section: func(name string) any {
 				return map[string]any{"addresses": []string{server.Addr()}, "prefix": name}
@@ -395,16 +344,6 @@ func s3Store(t *testing.T) store {
 func consulStore(t *testing.T) store {
 	agent := testbed.StartConsul(t, testbed.Options{})
 	return store{
-		writer: func() func() error {
-			config := consul.DefaultConfig()
-			config.Address = agent.Addr()
-			client, err := consul.NewClient(config)
-			testbed.NoError(t, err)
-			return func() error {
-				_, err := client.KV().Put(&consul.KVPair{Key: "bench-write", Value: newValue()}, nil)
-				return err
-			}
-		},
 		name: "Consul", version: agent.Version(), backend: "consul", server: agent.Addr(), peers: []string{consulLock},
 		section: func(name string) any { return map[string]any{"address": agent.Addr(), "prefix": name} },
 		count:   metrics(agent.URL()+"/v1/agent/metrics?format=prometheus", regexp.MustCompile(`^consul_api_http_count\{.*path="v1_(kv|session|txn)`)), // not our own reading of this
@@ -414,15 +353,6 @@ func consulStore(t *testing.T) store {
 func etcdStore(t *testing.T) store {
 	node := testbed.StartEtcd(t, testbed.Options{})
 	return store{
-		writer: func() func() error {
-			client, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-			testbed.NoError(t, err)
-			t.Cleanup(func() { client.Close() })
-			return func() error {
-				_, err := client.Put(t.Context(), "bench-write", string(newValue()))
-				return err
-			}
-		},
 		name: "etcd", version: node.Version(), backend: "etcd", server: node.URL(), peers: []string{etcdElection},
 		section: func(name string) any { return map[string]any{"endpoints": []string{node.URL()}, "prefix": name + "/"} },
 		count: func() (sum float64, err error) { // requests, and messages of streams
@@ -439,18 +369,6 @@ func etcdStore(t *testing.T) store {
 func zooKeeperStores(t *testing.T) []store {
 	server := testbed.StartZooKeeper(t, testbed.Options{Args: []string{"maxSessionTimeout=60000"}})
 	zooKeeper := store{
-		writer: func() func() error {
-			conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-			testbed.NoError(t, err)
-			t.Cleanup(conn.Close)
-			if _, err := conn.Create("/bench-write", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-				t.Fatal(err)
-			}
-			return func() error {
-				_, err := conn.Set("/bench-write", newValue(), -1)
-				return err
-			}
-		},
 		name: "ZooKeeper", version: server.Version(), backend: "zookeeper", server: server.Addr(), peers: []string{zkLock, curatorLatch},
 		section: func(name string) any {
 			return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name}
@@ -458,7 +376,7 @@ func zooKeeperStores(t *testing.T) []store {
 		count: packets(server.Addr()),
 	}
 	beside := zooKeeper
-	beside.name, beside.backend, beside.writer, beside.peers = "ZooKeeper, curator", "curator", nil, nil
+	beside.name, beside.backend, beside.peers = "ZooKeeper, curator", "curator", nil
 	beside.section = func(name string) any {
 		return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "session": time.Minute}
 	}

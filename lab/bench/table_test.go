@@ -127,6 +127,11 @@ func loads(t *testing.T, r role) (leader, follower *load) {
 			await(t, all, "all") // then the follower leads none
 		}
 	}
+	return reported(t, all)
+}
+
+// reported returns the loads that a leader and a follower report.
+func reported(t *testing.T, all <-chan line) (leader, follower *load) {
 	for leader == nil || follower == nil {
 		l := await(t, all, "load")
 		if l.ID == "leader" {
