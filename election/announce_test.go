@@ -31,9 +31,7 @@ func TestNewCandidaciesAreAnnouncedSoonAndTogether(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		announces("before any campaign", 0, 1)
 		for _, e := range elections {
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, e.Lead(nil))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(6 * time.Second) // RenewEvery and a second

@@ -166,9 +166,7 @@ func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
 		time.Sleep(time.Second)
 		alone(t, s, Options{ID: "b", Logger: slog.New(slog.NewTextHandler(&text, nil))}).Lead(nil)
 		time.Sleep(time.Minute)
-		if err := a.Nominate(t.Context(), "b"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, a.Nominate(t.Context(), "b"))
 		time.Sleep(time.Second)
 		if got := text.String(); strings.Contains(got, "level=ERROR") {
 			t.Errorf("logged: %s", got)

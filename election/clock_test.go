@@ -64,9 +64,7 @@ func TestADetectedSuspensionCancelsTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := alone(t, memory.New().Backend(), Options{})
 		l, err := e.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		ctx := l.Context()
 		e.manager.clock.jumped(int64(time.Hour)) // as Leading detects it
 		synctest.Wait()                          // no time passes

@@ -58,9 +58,7 @@ func TestALeaseThatIsReleasedForTheDeadHasFailed(t *testing.T) {
 		time.Sleep(time.Second)
 		held := l.Held()
 		held.End = backend.Failed
-		if err := dead.Release(t.Context(), []backend.Held{held}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, dead.Release(t.Context(), []backend.Held{held}))
 		time.Sleep(DefaultTTL / 2)
 		if ev := e.Current(); ev.Kind != Vacant || ev.Reason != ReasonFailed {
 			t.Errorf("released as failed, and watchers hear %v", ev)

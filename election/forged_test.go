@@ -14,9 +14,7 @@ func plant(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend
 	t.Helper()
 	raw := store.Backend()
 	seen, err := raw.Observe(t.Context(), []backend.Lease{{Election: "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: ttl, Renew: renew, Expected: seen[0]}})
 	if err != nil || a[0].Outcome != backend.Granted {
 		t.Fatal(a, err)

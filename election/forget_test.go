@@ -41,9 +41,7 @@ func TestAForgottenElectionCanBeLedAgain(t *testing.T) {
 			end(t, leader, wire)
 			time.Sleep(time.Minute)
 			operator := manage(t, store.Backend(), Options{ID: "operator"})
-			if err := operator.Forget(t.Context(), "x"); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, operator.Forget(t.Context(), "x"))
 			r := kept(t, store)
 			if !r.Forgotten() || r.Term <= led.Term || operator.Election("x") != nil {
 				t.Errorf("it is kept as %+v, and joined: %v", r, operator.Election("x") != nil)
@@ -103,9 +101,7 @@ func TestWatchersSeeThatAnElectionIsForgotten(t *testing.T) {
 		var last Event
 		alone(t, store.Backend(), Options{ID: "b"}).Watch(func(ev Event) { last = ev })
 		time.Sleep(time.Minute)
-		if err := manage(t, store.Backend(), Options{ID: "operator"}).Forget(t.Context(), "x"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, manage(t, store.Backend(), Options{ID: "operator"}).Forget(t.Context(), "x"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if last.Kind != Vacant || last.Reason != ReasonForgotten {

@@ -16,13 +16,19 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
+// noError ends a test one of whose steps has failed.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // manage starts a manager, and closes it at the end of the test.
 func manage(t *testing.T, b backend.Backend, o Options) *Manager {
 	t.Helper()
 	m, err := New(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { closes(t, m) })
 	return m
 }
@@ -30,9 +36,7 @@ func manage(t *testing.T, b backend.Backend, o Options) *Manager {
 func joined(t *testing.T, m *Manager, name string) *Election {
 	t.Helper()
 	e, err := m.Join(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return e
 }
 

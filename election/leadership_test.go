@@ -16,9 +16,7 @@ func TestAContextEndsWithItsLeadership(t *testing.T) {
 	for _, asked := range []string{"while it lasts", "after it was lost", "by many at once"} {
 		inBubble(t, asked, func(t *testing.T) {
 			e := alone(t, memory.New().Backend(), Options{})
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, e.Lead(nil))
 			synctest.Wait()
 			l := e.Leadership()
 			var ctx context.Context
@@ -40,9 +38,7 @@ func TestAContextEndsWithItsLeadership(t *testing.T) {
 					}
 				}
 			}
-			if err := e.Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, e.Resign(t.Context()))
 			if ctx == nil {
 				ctx = l.Context()
 			}
@@ -58,9 +54,7 @@ func TestAContextEndsWithItsLeadership(t *testing.T) {
 func TestCurrentSaysThatTheDeadlineHasPassedBeforeTheLoopDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := alone(t, memory.New().Backend(), Options{})
-		if err := e.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, e.Lead(nil))
 		synctest.Wait()
 		led := e.Current()
 		e.Leadership().until.Store(0)

@@ -13,9 +13,7 @@ func machineFor(t *testing.T, g backend.Guarantees) (*machine, *elec) {
 	t.Helper()
 	g.Name, g.MinTTL = "test", time.Millisecond
 	o, err := Options{ID: "me"}.Complete(g)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	m := newMachine(o, g, backend.Candidate{ID: "me", Nonce: "mine"}, rand.New(rand.NewPCG(1, 2)), 0)
 	m.impossible = panicIfImpossible
 	e := &elec{name: "jobs"}

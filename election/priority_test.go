@@ -209,9 +209,7 @@ func TestAnOperatorsRequestGoesBeforeAClaim(t *testing.T) {
 	rank(t, func(t *testing.T, f *ranked) {
 		b := f.start("b", 5, 0)
 		f.after(20*time.Second, "b")
-		if err := b.Nominate(t.Context(), "absent"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.Nominate(t.Context(), "absent"))
 		f.start("a", 10, minute)
 		f.after(10 * minute)
 	})
@@ -285,9 +283,7 @@ func TestAnAnnouncementAloneCostsTwoWaitsAtMost(t *testing.T) {
 				x := f.store.Backend()
 				defer x.Close()
 				m := backend.Member{Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, Elections: c.elections, TTL: 24 * time.Hour}
-				if err := x.Announce(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, x.Announce(t.Context(), m))
 			}
 			f.start("b", 5, minute)
 			o := f.all["b"].opts
@@ -331,9 +327,7 @@ func TestAmongTheLivingTheHigherOneLeads(t *testing.T) {
 			f.start("b", 5, 0)
 			x := f.store.Backend()
 			defer x.Close()
-			if err := x.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "x", Nonce: backend.NewNonce()}, Elections: "priority\t10\njobs\n", TTL: 24 * time.Hour}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, x.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "x", Nonce: backend.NewNonce()}, Elections: "priority\t10\njobs\n", TTL: 24 * time.Hour}))
 			f.after(20 * time.Second)
 			dead.fail(backend.ErrUnavailable, callRenew, callRelease)
 			f.after(30*time.Second, "b")

@@ -28,16 +28,10 @@ func TestResignEndsOneLeadershipOnly(t *testing.T) {
 	inBubble(t, "a second Resign returns at once, and does not resign a newer leadership", func(t *testing.T) {
 		e := alone(t, memory.New().Backend(), Options{})
 		old, err := e.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := old.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
+		noError(t, old.Resign(t.Context()))
 		next, err := e.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		ctx, cancel := soon()
 		defer cancel()
 		if err := old.Resign(ctx); err != nil || !next.Leading() { // as a deferred call does

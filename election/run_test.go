@@ -52,9 +52,7 @@ func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 		}()
 		for range 3 {
 			time.Sleep(time.Minute)
-			if err := e.Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, e.Resign(t.Context()))
 		}
 		time.Sleep(time.Minute)
 		cancel()

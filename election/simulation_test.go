@@ -61,9 +61,7 @@ func runSimulation(t *testing.T, kinds []storeKind, hours int) {
 		s := newWorld(*simSeed, kinds, true)
 		err := s.run(worldHours)
 		t.Logf("%s\n%v", s.lastLines(400), &s.figures)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return
 	}
 	began := time.Now()
@@ -116,9 +114,7 @@ func BenchmarkSimulation(b *testing.B) {
 	var seed atomic.Uint64
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := newSim(seed.Add(1), false).run(1); err != nil {
-				b.Fatal(err)
-			}
+			noError(b, newSim(seed.Add(1), false).run(1))
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "virtual-hours/s")

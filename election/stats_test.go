@@ -30,9 +30,7 @@ func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 		store := scripted()
 		store.lag = took
 		m := manage(t, store, Options{TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
-		if err := joined(t, m, "jobs").Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, joined(t, m, "jobs").Lead(nil))
 		for m.Stats().Remaining.Count == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -71,15 +69,11 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 		lead := func(renewals error) {
 			t.Helper()
 			l, err := e.Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			store.fail(renewals, callRenew)
 			time.Sleep(time.Minute)
 			store.heal()
-			if err := l.Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, l.Resign(t.Context()))
 		}
 		lead(nil)
 		if s := stats(); s.own(Elected, ReasonElected) != 1 || s.own(Vacant, ReasonResigned) != 1 {

@@ -27,15 +27,11 @@ func TestStatusShowsWhatTheManagerKnows(t *testing.T) {
 		if s, p := part(t, a); s.ID != "a" || s.Backend != "memory" || s.Closed || s.Unreachable || s.Err != nil || p.Kind != Vacant || p.Campaigning || p.Remaining >= 0 {
 			t.Errorf("before anybody campaigns: %+v", s)
 		}
-		if err := ea.Lead(nil); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, ea.Lead(nil))
 		if _, p := part(t, a); !p.Leading || !p.Campaigning || p.Leader.ID != "a" || p.Remaining <= 0 || p.Remaining > DefaultTTL {
 			t.Errorf("the leader's own status: %+v", p)
 		}
-		if err := eb.Nominate(t.Context(), "c"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, eb.Nominate(t.Context(), "c"))
 		if _, p := part(t, b); p.Leading || p.Leader.ID != "a" || p.Remaining <= 0 || p.Remaining > DefaultTTL || p.Request.ID != "c" {
 			t.Errorf("a follower's status: %+v, want that a leads, and the request for c", p)
 		}

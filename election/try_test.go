@@ -19,14 +19,10 @@ func TestTryIgnoresAReadFromBeforeIt(t *testing.T) {
 			return slow.Backend.Observe(ctx, seen)
 		}
 		l, err := alone(t, store.Backend(), Options{}).Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		e := alone(t, slow, Options{}) // its first reading is under way, and will show that another leads
 		time.Sleep(time.Second / 2)
-		if err := l.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, l.Resign(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if l, err := e.Try(ctx); err != nil || l == nil {

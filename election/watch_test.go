@@ -14,9 +14,7 @@ import (
 func TestAWatcherOfALeftElectionEnds(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		e := alone(t, memory.New().Backend(), Options{})
-		if err := e.Leave(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, e.Leave(t.Context()))
 		e.Watch(func(Event) {})
 	})
 }
