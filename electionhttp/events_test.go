@@ -17,6 +17,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A client receives a stream without a network. While it is blocked it accepts no data.
@@ -125,9 +126,7 @@ func TestAStreamHasTheStatesAndEveryChange(t *testing.T) {
 		if got := all.head.Get("Content-Type"); got != "text/event-stream" {
 			t.Errorf("Content-Type is %q", got)
 		}
-		if err := a.Election("x").Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, a.Election("x").Resign(t.Context()))
 		id := all.wantReceived(t, "state x elected a", "state y elected a", "ready", "change x vacant")
 		one.wantReceived(t, "state y elected a", "ready")
 		none.wantReceived(t, "ready", "change x vacant")
@@ -146,9 +145,7 @@ func TestAStreamHasTheStatesAndEveryChange(t *testing.T) {
 		}
 		all.leave()
 		<-all.ended
-		if err := a.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, a.Close(context.Background()))
 		<-one.ended              // closing the manager ends it
 		get(h, "GET", "/events") // ends as well
 	})
@@ -166,9 +163,7 @@ func TestAStreamResumesAfterAnEmptyListOfChanges(t *testing.T) {
 		if n := len(past["changes"].([]any)); n != 0 {
 			t.Fatalf("%d changes at the start, want none", n)
 		}
-		if err := a.Election("x").Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, a.Election("x").Resign(t.Context()))
 		listen(t, h, "/events?states=no&since="+past["newest"].(string), "").wantReceived(t, "change x vacant")
 	})
 }
@@ -205,12 +200,8 @@ func TestASlowClientIsResetAndDelaysNoOther(t *testing.T) {
 		const leaderships = 200 // two changes each
 		for range leaderships {
 			l, err := a.Election("x").Campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Resign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
+			testbed.NoError(t, l.Resign(t.Context()))
 			synctest.Wait()
 		}
 		if got, _ := quick.received(t); len(got) != 2+2*leaderships {
@@ -242,9 +233,7 @@ func TestAStreamOverARealConnection(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(h.Close) // runs first: server.Close waits for streams
 	answer, err := server.Client().Get(server.URL + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
 	reach := func(what string) {
@@ -279,9 +268,7 @@ func TestChangesAreKept(t *testing.T) {
 		h := handler(t, m, electionhttp.Options{})
 		for i := range 3 {
 			e, _ := m.Join(fmt.Sprintf("e%d", i))
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, e.Lead(nil))
 		}
 		time.Sleep(time.Second)
 		m.Election("e1").Pause()

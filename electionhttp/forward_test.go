@@ -16,6 +16,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A node is a member that serves requests, as programs do: it forwards what it does not serve itself.
@@ -36,17 +37,13 @@ func startNode(t *testing.T, store *memory.Store, id string, o electionhttp.Forw
 	t.Cleanup(n.server.Close)
 	n.manager = manager(t, store, election.Options{ID: id, Address: n.server.Listener.Addr().String(), TTL: time.Second}, false)
 	e, err := n.manager.Join("api")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	forward, err := electionhttp.Forward(e, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.served.Add(1)
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s %s%s %s", id, r.Header.Get(electionhttp.TermHeader), r.Host, r.URL.Path, body)
 	}), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	h.Store(&forward)
 	n.e = e
 	return n
@@ -64,22 +61,16 @@ func (n *node) leads() {
 func (n *node) asks(method, body string, header ...string) (int, string) {
 	n.t.Helper()
 	r, err := http.NewRequestWithContext(n.t.Context(), method, n.server.URL+"/jobs/7", strings.NewReader(body))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	testbed.NoError(n.t, err)
 	r.Host = "api.example.com"
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
 	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	testbed.NoError(n.t, err)
 	defer a.Body.Close()
 	text, err := io.ReadAll(a.Body)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	testbed.NoError(n.t, err)
 	return a.StatusCode, string(text)
 }
 
@@ -218,9 +209,7 @@ func TestARequestEndsWithTheLeadership(t *testing.T) {
 		<-r.Context().Done()
 		ended <- context.Cause(r.Context())
 	}), electionhttp.ForwardOptions{Wait: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	go h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	<-began
 	m.Pause()

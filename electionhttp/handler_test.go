@@ -16,6 +16,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // manager starts a manager that joins elections, and campaigns in them if lead is true.
@@ -28,19 +29,13 @@ func manager(t *testing.T, store *memory.Store, o election.Options, lead bool, n
 func managerOn(t *testing.T, b backend.Backend, o election.Options, lead bool, names ...string) *election.Manager {
 	t.Helper()
 	m, err := election.New(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { shut(m) })
 	for _, name := range names {
 		e, err := m.Join(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		if lead {
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, e.Lead(nil))
 		}
 	}
 	return m
@@ -57,9 +52,7 @@ func shut(m *election.Manager) {
 func handler(t *testing.T, m *election.Manager, o electionhttp.Options) *electionhttp.Handler {
 	t.Helper()
 	h, err := electionhttp.New(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h
 }
@@ -123,9 +116,7 @@ func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 	if w := get(hb, "GET", "/leader/billing%2Fnightly"); json.Unmarshal(w.Body.Bytes(), &says) != nil || says.Leading || says.Leader != "a" {
 		t.Errorf("a follower says %s, want that a leads", w.Body)
 	}
-	if err := a.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, a.Close(context.Background()))
 	if w := get(ha, "GET", "/leader/billing%2Fnightly"); w.Code == 200 {
 		t.Error("200 after the manager was closed")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A counted backend counts calls of Members, and has a location.
@@ -51,9 +52,7 @@ func TestAnElectionListsItsCandidates(t *testing.T) {
 			t.Errorf("with one process the candidates are %q, want only the leader: an observer is not a candidate", got)
 		}
 		killed := store.Backend()
-		if err := killed.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "k", Nonce: backend.NewNonce()}, Elections: "job\n", TTL: 10 * time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, killed.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "k", Nonce: backend.NewNonce()}, Elections: "job\n", TTL: 10 * time.Second}))
 		manager(t, store, election.Options{ID: "a", Address: "10.0.0.2:80"}, true, "job")
 		manager(t, store, election.Options{ID: "b"}, true, "another job")
 		manager(t, store, election.Options{ID: "c"}, false, "job")
@@ -112,15 +111,11 @@ func TestAVacantElectionWithoutCandidatesIsIdle(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second) // of virtual time
 		check("while all have a leader except one that never had one", "crashed led retired never", 1, h)
-		if err := long.Election("retired").Leave(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, long.Election("retired").Leave(context.Background()))
 		time.Sleep(5 * time.Second) // by now its process has announced that it campaigns for one election less
 		check("seconds after the leader of retired has left it", "crashed led never retired", 2, h)
 		crash.Close()
-		if err := long.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, long.Close(context.Background()))
 		time.Sleep(time.Minute)
 		check("a minute after the last process has crashed", "crashed led never retired", 3, h)
 		later := manager(t, store, election.Options{Observer: true}, false, "led", "never")

@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // hostile is an id that a process with write access to the store may choose.
@@ -138,14 +139,10 @@ func TestHostileTextIsHarmlessInJSON(t *testing.T) {
 		stream := listen(t, h, "/events", "")
 		b := store.Backend()
 		evil := backend.Candidate{ID: hostile + "\u202e\x1b]0;\n\ndata: x", Nonce: backend.NewNonce(), Address: "javascript:alert(1)", Metadata: "\xff<b>"}
-		if err := b.Announce(t.Context(), backend.Member{Candidate: evil, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, b.Announce(t.Context(), backend.Member{Candidate: evil, TTL: time.Hour}))
 		for _, name := range []string{hostile, "x"} {
 			seen, err := b.Observe(t.Context(), []backend.Lease{{Election: name}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: name, Candidate: evil, TTL: time.Hour, Renew: time.Hour, Expected: seen[0]}}); err != nil {
 				t.Fatal(err)
 			}

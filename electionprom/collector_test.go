@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionprom"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // joins joins m to an election, as a candidate or as a follower.
@@ -22,9 +23,7 @@ func joins(t testing.TB, m *election.Manager, name string, candidate bool) {
 	if err == nil && candidate {
 		err = e.Lead(nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 }
 
 func expect(t *testing.T, c prometheus.Collector, want string, names ...string) {
@@ -142,9 +141,7 @@ func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(c)
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	all := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -192,9 +189,7 @@ func TestLabelsHaveNoForeignText(t *testing.T) {
 			}
 		}
 		problems, err := testutil.CollectAndLint(electionprom.New(m, electionprom.Options{}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		for _, p := range problems {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
@@ -205,9 +200,7 @@ func TestAClosedManagerCanBeCollected(t *testing.T) {
 	electiontest.Test(t, election.Options{}, func(t *testing.T, g *electiontest.Group) {
 		m := g.Start("a").Manager
 		joins(t, m, "jobs", false)
-		if err := m.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, m.Close(t.Context()))
 		r := gather(t, electionprom.New(m, electionprom.Options{}))
 		if r["election_joined state=leading"] != 0 || r["election_info backend=memory candidate=a"] != 1 {
 			t.Errorf("after Close: %v", r)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/electionprom"
 	"github.com/go-election/go-election/electionshard"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func TestShardMetricsShowTheSpread(t *testing.T) {
@@ -20,9 +21,7 @@ func TestShardMetricsShowTheSpread(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			work := func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }
 			group, err := electionshard.Lead(g.Start(id).Manager, "shard", electionshard.Names("shard", 6), work, electionshard.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			collectors = append(collectors, electionprom.NewShards(group, electionprom.Options{Namespace: "app"}))
 		}
 		time.Sleep(15 * time.Second)

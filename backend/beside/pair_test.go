@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/conformance/leasetest"
 	"github.com/go-election/go-election/lab/drivertest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A fleet is members of this module and other programs that share one election, in virtual time.
@@ -167,9 +168,7 @@ func losesTheLease(f *fleet) {
 	a := f.start("a")
 	held := a.Leads(jobs)
 	depose := backend.Request{Election: jobs, Term: held.Term, Kind: backend.Depose}
-	if err := a.Request(f.Context(), []backend.Request{depose}); err != nil {
-		f.Fatal(err)
-	}
+	testbed.NoError(f, a.Request(f.Context(), []backend.Request{depose}))
 	if got := a.Renews(held); got.Outcome != backend.Refused {
 		f.Errorf("a renewal after a deposition: %+v", got)
 	}
@@ -198,9 +197,7 @@ func toldWhenFree(f *fleet) {
 	f.between = func() { time.Sleep(200 * time.Millisecond) } // longer than a lock takes to be given back
 	go a.Resigns(held)
 
-	if err := b.Listen(f.Context(), []backend.Lease{seen}); err != nil {
-		f.Fatal(err)
-	}
+	testbed.NoError(f, b.Listen(f.Context(), []backend.Lease{seen}))
 	if got := b.Bids(b.Sees(jobs)); got.Outcome != backend.Granted {
 		f.Errorf("the first bid after the news: %v, %+v", got.Outcome, got.Lease)
 	}
@@ -242,12 +239,8 @@ func guardReleases(f *fleet) {
 	guard.Sees(jobs)
 	dead := held.Held()
 	dead.Holder = backend.Candidate{Nonce: held.Holder.Nonce} // a guard knows no more
-	if err := guard.Backend.(backend.Adopter).Adopt(held.Holder.Nonce, []backend.Held{dead}); err != nil {
-		f.Fatal(err)
-	}
-	if err := guard.Release(f.Context(), []backend.Held{dead}); err != nil {
-		f.Fatal(err)
-	}
+	testbed.NoError(f, guard.Backend.(backend.Adopter).Adopt(held.Holder.Nonce, []backend.Held{dead}))
+	testbed.NoError(f, guard.Release(f.Context(), []backend.Held{dead}))
 	if l := f.innerLease(); !l.Vacant() {
 		f.Errorf("the lease is still held: %+v", l)
 	}

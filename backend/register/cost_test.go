@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/register"
 	"github.com/go-election/go-election/conformance/registertest"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // distant is a register on a server: a reading takes 20 ms and a swap 40 ms.
@@ -67,17 +68,11 @@ func TestProcessesThatStartTogetherDoNotCollideForLong(t *testing.T) {
 			for range processes {
 				b := register.New(distant{store.Register(), &gets, &swaps, &collisions, &bytes}, limits)
 				m, err := election.New(b, election.Options{TTL: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				t.Cleanup(func() { m.Close(context.Background()) })
 				e, err := m.Join("jobs")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := e.Lead(nil); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
+				testbed.NoError(t, e.Lead(nil))
 			}
 			time.Sleep(time.Minute)
 			for _, n := range []*atomic.Int64{&gets, &swaps, &collisions, &bytes} {

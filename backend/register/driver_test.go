@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/register"
 	"github.com/go-election/go-election/conformance/registertest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 func key(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
@@ -42,9 +43,7 @@ func grants(t *testing.T, d lease.Driver, name string, term uint64) lease.Item {
 func read(t *testing.T, d lease.Driver, keys ...lease.Key) lease.View {
 	t.Helper()
 	v, err := d.Read(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return v
 }
 
@@ -230,9 +229,7 @@ func TestASwapThatWasToldAsRefusedIsNotMadeTwice(t *testing.T) {
 			before := grants(t, d, "jobs", 1)
 			r.then = func() { theirs(t, other) }
 			got, err := put(t, d, before, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			now := read(t, other, key("jobs")).Items[0]
 			if got.Outcome == backend.Granted && now.Version != got.Items[0].Version {
 				t.Errorf("granted as version %q, read as %q", got.Items[0].Version, now.Version)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionshard"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Each partition is consumed at full speed, but for the time in which it moves, whoever crashes.
@@ -17,9 +18,7 @@ func TestAllPartitionsAreConsumed(t *testing.T) {
 		for _, id := range []string{"a", "b", "c"} {
 			m := g.Start(id).Manager
 			_, err := electionshard.Lead(m, "orders", partitions, consumer(orders), electionshard.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 		}
 		time.Sleep(10 * time.Second)
 		g.Leader(partitions[0]).Crash()
@@ -38,9 +37,7 @@ func TestAllPartitionsAreConsumed(t *testing.T) {
 func TestAFrozenConsumerIsRefused(t *testing.T) {
 	orders := &table{rows: map[string]row{}}
 	offset, err := orders.claim("a", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	if _, err := orders.claim("a", 2); err != nil {
 		t.Fatal(err)
 	}

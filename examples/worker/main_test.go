@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A worker is a copy, and what it serves below /election.
@@ -24,13 +25,9 @@ func start(t *testing.T, g *electiontest.Group, id string) *worker {
 	t.Helper()
 	p := g.Start(id)
 	e, err := p.Join("worker")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	state, err := electionhttp.New(p.Manager, electionhttp.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(state.Close)
 	ctx, stop := context.WithCancel(t.Context())
 	go e.Run(ctx, work)
