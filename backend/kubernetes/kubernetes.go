@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -187,6 +188,9 @@ func conflict(err error) bool {
 	return api.IsConflict(err) || api.IsAlreadyExists(err) || errors.Is(err, errLed)
 }
 
+// unusable matches what client-go says of a command for credentials that cannot be run.
+var unusable = regexp.MustCompile("credential plugin that is not installed|cannot support interactive mode")
+
 // fullEtcd is how the API server passes on that its etcd takes no more writes.
 const fullEtcd = "database space exceeded"
 
@@ -212,7 +216,7 @@ func class(err error) error {
 		code = int(e.ErrStatus.Code)
 	}
 	switch {
-	case client.RefusesTLS(text), strings.Contains(text, fullEtcd),
+	case client.RefusesTLS(text), strings.Contains(text, fullEtcd), unusable.MatchString(text),
 		strings.Contains(text, http.StatusText(http.StatusProxyAuthRequired)):
 		return backend.ErrDenied
 	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooManyRequests,

@@ -115,8 +115,8 @@ func (o *Options) load() (at place, err error) {
 }
 
 // errKubeconfig shows no part of the file, nor its path: either may be secret.
-var errKubeconfig = errors.New("kubeconfig: there is none, it cannot be read, it is not complete, " +
-	"or it has no such context; try: kubectl get leases")
+var errKubeconfig = errors.New("kubeconfig: there is none, it or a file that it names cannot be read, " +
+	"it is not complete, or it has no such context; try: kubectl get leases")
 
 // A transport makes requests with what is in the files of the Options. They are read again when the API
 // server refuses the token or the certificate, or is not trusted itself: somebody may have replaced them. An

@@ -138,17 +138,19 @@ func TestAnErrorNamesTheProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// A command for credentials may hang, as the server may.
+// A command for credentials may hang, as the server may. One that cannot be run is for an administrator.
 func TestAnErrorNamesTheCommandForCredentials(t *testing.T) {
-	b, err := Open(Options{Config: &rest.Config{Host: "https://far.invalid", ExecProvider: &clientcmdapi.ExecConfig{
-		APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode, Command: "sleep", Args: []string{"2"},
-	}}})
-	testbed.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-	defer cancel()
-	_, err = b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
-	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), `the command "sleep"`) {
-		t.Errorf("it hangs: %v; want ErrUnavailable, and the command", err)
+	for command, want := range map[string]error{"sleep": backend.ErrUnavailable, "false": backend.ErrUnavailable, "no-such-command": backend.ErrDenied} {
+		b, err := Open(Options{Config: &rest.Config{Host: "https://far.invalid", ExecProvider: &clientcmdapi.ExecConfig{
+			APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode, Command: command, Args: []string{"2"},
+		}}})
+		testbed.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		_, err = b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
+		cancel()
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), `the command "`+command+`"`) {
+			t.Errorf("%s: %v; want %v, and the command", command, err, want)
+		}
 	}
 }
 
