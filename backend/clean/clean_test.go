@@ -199,4 +199,12 @@ func TestAnErrorIsOneLine(t *testing.T) {
 	if want := "store denied: cannot connect: a: refused; b: refused"; got.Error() != want || !errors.Is(got, inner) || !errors.Is(got, backend.ErrDenied) {
 		t.Errorf("got %q, want %q that is still the error", got, want)
 	}
+	for text, want := range map[string]string{
+		"webhook denied the request: \n\nblocked by:\r\n  labels: 'x'\n\n": "webhook denied the request: blocked by: labels: 'x'",
+		"a bad DSN: host=a\npassword=hunter22":                             "a bad DSN: ***",
+	} {
+		if got := clean.Secrets(errors.New(text), "host=a\npassword=hunter22"); got.Error() != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
 }

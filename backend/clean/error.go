@@ -5,18 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// inOneLine returns err with its text in one line: libraries put each address that they tried into its own.
-func inOneLine(err error) error {
-	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
-	if text == err.Error() {
-		return err
-	}
-	return redacted{text, []error{err}}
+var lineBreak = regexp.MustCompile(`\s*[\r\n]\s*`)
+
+// inOneLine puts a text into one line: libraries put each address that they tried into its own.
+func inOneLine(text string) string {
+	return strings.ReplaceAll(lineBreak.ReplaceAllString(strings.TrimRight(text, "\r\n"), "; "), ":; ", ": ")
 }
 
 // Secrets returns err with *** in place of these secrets, which a server or a client library may have put
@@ -24,17 +23,20 @@ func inOneLine(err error) error {
 // one line, too. If a secret was there, the new error has the class of err, and matches those errors of
 // packages backend and context that err matches. It drops err's chain, which could print a secret.
 func Secrets(err error, secrets ...string) error {
-	err = inOneLine(err)
 	text := err.Error()
 	for _, secret := range secrets {
 		if len(secret) >= 4 {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
-	if text == err.Error() {
+	line := inOneLine(text)
+	switch {
+	case line == err.Error():
 		return err
+	case text == err.Error():
+		return redacted{line, []error{err}}
 	}
-	e := redacted{text: text}
+	e := redacted{text: line}
 	for _, kind := range []error{
 		backend.ErrStale, backend.ErrClosed, backend.ErrInvalid, backend.ErrDenied, backend.ErrUnavailable,
 		context.Canceled, context.DeadlineExceeded,
