@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // TestConformance runs the suite on two stores in memory, at each stage.
@@ -37,9 +38,7 @@ func TestConformanceFromAPinnedMachine(t *testing.T) {
 			pinned, fresh := memory.New(), memory.New()
 			return func(t testing.TB) backend.Backend {
 				from, err := manual.Open(manual.Options{Leader: manual.Self, Store: pinned})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				return road(t, migration.Options{From: from, To: fresh.Backend(), Stage: stage, Unsealed: stage == to})
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A fleet is a number of processes that elect one leader while they migrate from one store to
@@ -70,17 +71,13 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 // launch starts the process n, which campaigns on b.
 func (f *fleet) launch(n *node, b backend.Backend) *node {
 	m, err := election.New(b, election.Options{ID: n.id})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testbed.NoError(f.t, err)
 	if n.Election, err = m.Join(f.name); err != nil {
 		f.t.Fatal(err)
 	}
 	n.Manager = m
 	n.Watch(func(ev election.Event) { f.log("%s receives %v", n.id, ev) })
-	if err := n.Lead(nil); err != nil {
-		f.t.Fatal(err)
-	}
+	testbed.NoError(f.t, n.Lead(nil))
 	f.nodes = append(f.nodes, n)
 	f.log("%s starts", n.id)
 	return n

@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // leadsFor returns in how many of the next 600 seconds e leads.
@@ -135,9 +136,7 @@ func TestTheOldLeaseIsReleasedIfTheNewStoreIsDown(t *testing.T) {
 		p := newPair(false, 0)
 		wire := conformance.Wrap(p.new.Backend())
 		b, err := migration.New(migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: migration.Both})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		c := newCandidate(t, b, "both")
 		held := c.Leads("jobs")
 		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Err: backend.ErrUnavailable} })

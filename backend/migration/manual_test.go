@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Machines are processes on one pinned store, manual without a directory, which keeps nothing, and a new one.
@@ -25,9 +26,7 @@ type machines struct {
 // open opens what a machine uses at a stage. All have the same configuration, which names a.
 func (m *machines) open(stage migration.Stage) backend.Backend {
 	from, err := manual.Open(manual.Options{Leader: "a", Store: m.pinned})
-	if err != nil {
-		m.Fatal(err)
-	}
+	testbed.NoError(m, err)
 	if stage == "" {
 		return from
 	}
