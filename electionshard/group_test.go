@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionshard"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A fleet is some processes that share shards.
@@ -60,9 +61,7 @@ func (f *fleet) join(id string) {
 		f.mu.Unlock()
 		return nil
 	}, f.options)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testbed.NoError(f.T, err)
 	f.members[id] = m
 }
 
@@ -235,9 +234,7 @@ func TestAShardWhoseFunctionFailsIsLedElsewhere(t *testing.T) {
 					<-ctx.Done()
 					return nil
 				}, electionshard.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 		}
 		time.Sleep(5 * time.Minute)
 		led := map[string]bool{}

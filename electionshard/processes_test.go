@@ -104,16 +104,10 @@ func (f *realFleet) start(id string) {
 	cmd.Env = append(os.Environ(), processVariable+"="+id+" "+f.store)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testbed.NoError(f.t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		f.t.Fatal(err)
-	}
+	testbed.NoError(f.t, err)
+	testbed.NoError(f.t, cmd.Start())
 	p := &realProcess{cmd, stdin, make(chan struct{})}
 	f.mu.Lock()
 	f.processes[id] = p

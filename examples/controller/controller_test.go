@@ -89,9 +89,7 @@ func (c cluster) start(id string) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), c.environ...), "ELECTION_ID="+id)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	testbed.NoError(c.t, cmd.Start())
 	c.replicas[id] = cmd
 	c.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 }
@@ -100,9 +98,7 @@ func (c cluster) start(id string) {
 func (c cluster) end(id string, s syscall.Signal) {
 	c.t.Helper()
 	cmd := c.replicas[id]
-	if err := cmd.Process.Signal(s); err != nil {
-		c.t.Fatal(err)
-	}
+	testbed.NoError(c.t, cmd.Process.Signal(s))
 	if err := cmd.Wait(); err != nil && s != syscall.SIGKILL {
 		c.t.Errorf("%s was asked to end: %v", id, err)
 	}
