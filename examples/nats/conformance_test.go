@@ -26,7 +26,7 @@ func TestRegister(t *testing.T) {
 		MaxBytes: Limits.MaxBytes,
 		NewStore: func(t testing.TB) func(testing.TB) register.Register {
 			bucket := newBucket()
-			admin, proxy = mustOpen(t, n.addr(), bucket), testbed.NewProxy(t, n.addr())
+			admin, proxy = mustOpen(t, n.Addr(), bucket), testbed.NewProxy(t, n.Addr())
 			return func(t testing.TB) register.Register {
 				client = mustOpen(t, proxy.Addr(), bucket, nats.IgnoreDiscoveredServers())
 				return client
@@ -54,16 +54,16 @@ func TestRegister(t *testing.T) {
 // TestConformance runs the suite on one server that all cases share.
 func TestConformance(t *testing.T) {
 	n := startNode(t)
-	conformance.Run(t, testbed.InTier(harness(false, func(testing.TB) *node { return n })))
+	conformance.Run(t, testbed.InTier(harness(false, func(testing.TB) *testbed.Daemon { return n })))
 }
 
 // TestConformanceWithServerFaults runs the cases in which the server is killed or stopped.
 func TestConformanceWithServerFaults(t *testing.T) {
-	conformance.Run(t, harness(true, func(t testing.TB) *node { return startNode(t) }))
+	conformance.Run(t, harness(true, func(t testing.TB) *testbed.Daemon { return startNode(t) }))
 }
 
 // harness is that of the cases that need their own servers, or of the others.
-func harness(own bool, n func(testing.TB) *node) conformance.Harness {
+func harness(own bool, n func(testing.TB) *testbed.Daemon) conformance.Harness {
 	return conformance.Harness{
 		NewStore: func(t testing.TB) conformance.Store { return newStore(t, n(t), own) },
 		Only:     func(c conformance.Case) bool { return c.OwnServer() == own },
@@ -72,9 +72,9 @@ func harness(own bool, n func(testing.TB) *node) conformance.Harness {
 }
 
 // newStore returns a new bucket on a server behind a proxy. own: the server may be harmed.
-func newStore(t testing.TB, n *node, own bool) conformance.Store {
-	proxy, bucket := testbed.NewProxy(t, n.addr()), newBucket()
-	admin := mustOpen(t, n.addr(), bucket)
+func newStore(t testing.TB, n *testbed.Daemon, own bool) conformance.Store {
+	proxy, bucket := testbed.NewProxy(t, n.Addr()), newBucket()
+	admin := mustOpen(t, n.Addr(), bucket)
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			return register.New(mustOpen(t, proxy.Addr(), bucket, nats.IgnoreDiscoveredServers()), Limits)
@@ -94,11 +94,7 @@ func newStore(t testing.TB, n *node, own bool) conformance.Store {
 	}
 	maps.Copy(store.Faults, testbed.LineFaults(proxy))
 	if own {
-		store.Faults[conformance.FaultRestart] = func(bool, string) error {
-			n.kill()
-			return n.start()
-		}
-		store.Faults[conformance.FaultPause] = func(on bool, _ string) error { return testbed.Pause(n.process, on) }
+		maps.Copy(store.Faults, testbed.ServerFaults(t, n))
 	}
 	return store
 }

@@ -19,18 +19,17 @@ import (
 
 // With three replicas, a server that was stopped and continued has led to two leaders.
 func TestAStreamWithReplicasIsRefused(t *testing.T) {
-	ports := []int{freePort(t), freePort(t), freePort(t)}
+	addresses := []string{testbed.FreeAddr(t), testbed.FreeAddr(t), testbed.FreeAddr(t)}
 	var s *server.Server
-	for i, port := range ports {
+	for i, addr := range addresses {
 		o := &server.Options{ServerName: fmt.Sprint(i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: storeDir(t), NoSigs: true,
-			Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: port}}
-		for _, p := range ports {
-			o.Routes = append(o.Routes, server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d", p))...)
+			Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: port(addr)}}
+		for _, other := range addresses {
+			o.Routes = append(o.Routes, server.RoutesFromStr("nats://"+other)...)
 		}
 		var err error
-		if s, err = server.NewServer(o); err != nil {
-			t.Fatal(err)
-		}
+		s, err = server.NewServer(o)
+		testbed.NoError(t, err)
 		go s.Start()
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	}
