@@ -56,7 +56,6 @@ type role struct {
 	heard func() // is called if a peer tells that another process leads
 }
 
-// A line is a report of a child.
 type line struct {
 	ID   string
 	What string    // leads, lost, all (elections have a leader), load, ends; of a fleet: opens, ready, resigns, heard
@@ -113,7 +112,6 @@ func (r role) tell(l line) {
 	os.Stdout.Write(append(text, '\n'))
 }
 
-// candidate is a process that uses this module.
 func (r role) candidate(ctx context.Context) error {
 	base := occupied()
 	counter := &counter{}
@@ -252,14 +250,20 @@ func (r role) seed(ctx context.Context) error {
 		base := occupied()
 		go func() { r.say("load", r.settle(ctx, base, max(r.Elections, 1))) }()
 	}
-	ticker := time.NewTicker(r.TTL / 3)
-	defer ticker.Stop()
 	n := max(r.Elections, 1)
+	r.poll(ctx, r.TTL/3, n, func(i int) (bool, error) { return r.bid(ctx, db, fmt.Sprintf("bench%d", i)) })
+	return nil
+}
+
+// poll bids for n elections again and again, and says whether it leads the first, and when it leads all.
+func (r role) poll(ctx context.Context, every time.Duration, n int, bid func(i int) (leads bool, err error)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
 	leads := make([]bool, n)
 	led := 0
 	for {
 		for i := range n {
-			is, err := r.bid(ctx, db, fmt.Sprintf("bench%d", i))
+			is, err := bid(i)
 			if err != nil || is == leads[i] {
 				continue
 			}
@@ -277,7 +281,7 @@ func (r role) seed(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
@@ -294,7 +298,6 @@ func (r role) bid(ctx context.Context, db *sql.DB, name string) (leads bool, err
 	return n > 0, err
 }
 
-// A child is a running process.
 type child struct {
 	role
 	cmd   *exec.Cmd

@@ -61,7 +61,6 @@ func (r role) hearing() int {
 	return 1
 }
 
-// A seat is one process of a fleet.
 type seat struct {
 	id     string
 	resign func() (led bool) // all that it leads
@@ -271,7 +270,6 @@ func (s seat) report(r role) {
 	}
 }
 
-// ours opens a process that uses this module.
 func (r role) ours(candidate bool) (s seat, err error) {
 	b, err := r.open(context.Background(), &counter{})
 	if err != nil {

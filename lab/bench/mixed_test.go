@@ -123,7 +123,6 @@ func freshTable(t *testing.T, s *testbed.Server) (dsn string) {
 	return d.Admin.FormatDSN()
 }
 
-// tableSection is the configuration of backend mysqltable for that table.
 func tableSection(dsn string) map[string]any {
 	return map[string]any{"dsn": dsn, "layout": "last_active_time", "threshold": oldThreshold}
 }
@@ -135,9 +134,7 @@ func (r role) old(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for led := false; ; {
+	r.poll(ctx, time.Second, 1, func(int) (bool, error) {
 		_, err := db.ExecContext(ctx, `INSERT IGNORE INTO leader_election (service_id, leader_id, last_active_time) VALUES ('bench/00000', ?, now())
 			ON DUPLICATE KEY UPDATE leader_id = IF(last_active_time <= now() - INTERVAL ? SECOND, VALUES(leader_id), leader_id),
 			last_active_time = IF(leader_id = VALUES(leader_id), VALUES(last_active_time), last_active_time)`, r.ID, int(oldThreshold/time.Second))
@@ -145,15 +142,7 @@ func (r role) old(ctx context.Context) error {
 		if err == nil {
 			err = db.QueryRowContext(ctx, "SELECT leader_id FROM leader_election WHERE service_id = 'bench/00000'").Scan(&leader)
 		}
-		if err == nil && (leader == r.ID) != led {
-			if led = !led; led {
-				r.say("leads", nil)
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return leader == r.ID, err
+	})
+	return nil
 }

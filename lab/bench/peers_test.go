@@ -38,7 +38,6 @@ const (
 	curatorLatch = "Curator LeaderLatch"
 )
 
-// peer runs a peer until ctx ends.
 func (r role) peer(ctx context.Context) error {
 	base := occupied()
 	var led atomic.Int64

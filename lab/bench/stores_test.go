@@ -238,7 +238,6 @@ func packets(addr string) func() (float64, error) {
 	}
 }
 
-// stores starts the servers.
 func stores(t *testing.T) (all []store) {
 	wanted := func(k testbed.Kind) bool { return regexp.MustCompile(*only).MatchString(string(k)) }
 	if wanted(testbed.Consul) {

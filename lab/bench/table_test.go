@@ -68,7 +68,6 @@ func fresh(t *testing.T, s *testbed.Server) string {
 	return d.User.FormatDSN()
 }
 
-// part calls measure if -part selects it.
 func part(name string, measure func()) {
 	if regexp.MustCompile(*parts).MatchString(name) {
 		measure()
@@ -130,7 +129,6 @@ func loads(t *testing.T, r role) (leader, follower *load) {
 	return reported(t, all)
 }
 
-// reported returns the loads that a leader and a follower report.
 func reported(t *testing.T, all <-chan line) (leader, follower *load) {
 	for leader == nil || follower == nil {
 		l := await(t, all, "load")
@@ -143,7 +141,6 @@ func reported(t *testing.T, all <-chan line) (leader, follower *load) {
 	return leader, follower
 }
 
-// await returns the next line that says one of these words.
 func await(t *testing.T, all <-chan line, what ...string) line {
 	t.Helper()
 	limit := time.After(3 * time.Minute)
