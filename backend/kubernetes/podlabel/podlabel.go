@@ -138,6 +138,8 @@ func (l *Label) run(ctx context.Context) {
 		if err != nil && !failing && ctx.Err() == nil {
 			l.options.Logger.Warn("the label of the leader's pod could not be changed",
 				"pod", l.options.Pod, "label", l.options.Label, "error", err)
+		} else if err == nil && failing {
+			l.options.Logger.Info("the label of the leader's pod can be changed again", "pod", l.options.Pod)
 		}
 		if failing = err != nil; failing {
 			wait = retryAfter

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -63,7 +64,13 @@ type member struct {
 	e     *election.Election
 	label *Label
 	m     *election.Manager
+	log   lines
 }
+
+// lines has what a logger writes.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) { l <- string(line); return len(line), nil }
 
 func (l *lab) member(t *testing.T, pod string) *member {
 	t.Helper()
@@ -73,9 +80,9 @@ func (l *lab) member(t *testing.T, pod string) *member {
 	t.Cleanup(func() { m.Close(context.Background()) })
 	e, err := m.Join("orders")
 	testbed.NoError(t, err)
-	label, err := Start(e, Options{Namespace: l.namespace, Pod: pod, Config: l.config})
+	x := &member{t: t, e: e, m: m, log: make(lines, 100)}
+	x.label, err = Start(e, Options{Namespace: l.namespace, Pod: pod, Config: l.config, Logger: slog.New(slog.NewTextHandler(x.log, nil))})
 	testbed.NoError(t, err)
-	x := &member{t: t, e: e, label: label, m: m}
 	t.Cleanup(func() { x.crash() })
 	return x
 }
@@ -165,7 +172,7 @@ func TestALaterLeaderKeepsItsLabel(t *testing.T) {
 	l.awaitLabelled(t, "b leads on", "b")
 }
 
-// Rights that come late are enough.
+// Rights that come late are enough. The log says when they were missing, and when they were there.
 func TestTheLabelIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -177,6 +184,16 @@ func TestTheLabelIsTriedAgain(t *testing.T) {
 	l.awaitLabelled(t, "it has no rights")
 	l.allow(t)
 	l.awaitLabelled(t, "it has the rights", "a")
+	for _, text := range []string{"could not be changed", "can be changed again"} {
+		select {
+		case line := <-a.log:
+			if !strings.Contains(line, text) {
+				t.Errorf("it says %s; want that the label %s", line, text)
+			}
+		case <-time.After(patience):
+			t.Errorf("it does not say that the label %s", text)
+		}
+	}
 }
 
 func TestMistakesAreErrorsAtTheStart(t *testing.T) {
