@@ -38,7 +38,6 @@ func (p *process) leadsAll(names []string) (leases []backend.Lease) {
 	return leases
 }
 
-// slow is a driver whose calls take a millisecond.
 type slow struct {
 	lease.Driver
 	calls int
@@ -124,7 +123,6 @@ func TestElectionsOfThePastAreForgotten(t *testing.T) {
 	})
 }
 
-// requests counts the requests of a process.
 type requests struct {
 	lease.Driver
 	reads, writes int

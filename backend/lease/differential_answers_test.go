@@ -33,7 +33,6 @@ func (d *differential) compare(c *client, call string, m, l backend.Lease) pair 
 	return p
 }
 
-// compareVersions checks that the same leases have the same Versions.
 func (d *differential) compareVersions(call string, p pair) {
 	d.Helper()
 	m, l := p.memory.Election+" m "+p.memory.Version, p.lease.Election+" l "+p.lease.Version

@@ -270,7 +270,6 @@ func (d *differential) request(c *client, names []string) {
 	d.errors("Request", c.memory.Request(d.Context(), requests), c.lease.Request(d.Context(), requests))
 }
 
-// errors compares the classes of errors.
 func (d *differential) errors(call string, m, l error) {
 	d.Helper()
 	for _, class := range []error{backend.ErrUnavailable, backend.ErrDenied, backend.ErrInvalid, backend.ErrStale, backend.ErrClosed} {

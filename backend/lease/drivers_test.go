@@ -31,7 +31,6 @@ func TestALateMarkEndsNoLeadership(t *testing.T) {
 	})
 }
 
-// setBack is a driver whose clock can be set.
 type setBack struct {
 	requests
 	by time.Duration
@@ -94,7 +93,6 @@ func TestAMemberWhoseSessionIsKeptWritesNothing(t *testing.T) {
 	})
 }
 
-// partial answers with results and an error.
 type partial struct {
 	lease.Driver
 	err error
@@ -166,7 +164,6 @@ func (d notifier) Listen(ctx context.Context, _ uint64, known []lease.Item, on f
 	})
 }
 
-// afterwards verifies after a while.
 type afterwards struct{ lease.Driver }
 
 func (d afterwards) Write(ctx context.Context, epoch string, wentBack int, changes []lease.Change, verify []lease.Item) (lease.Written, error) {

@@ -49,32 +49,24 @@ func TestADeletionIsForgottenAfterTheGreatestTTL(t *testing.T) {
 }
 
 // The record is deleted twice. The first time the next term jumps. The second deletion is no longer
-// counted when a process leads that has known none of this.
+// counted when a process leads that has known none of this. The meta item may be deleted as well, and made again before.
 func TestTermsGrowAfterADeletionIsForgotten(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.start("a").leads("jobs")
-		w.store.Delete(recordOf("jobs"))
-		b := w.start("b")
-		b.waits("jobs", greatestTTL, "a deleted record is no vacancy")
-		w.store.Delete(recordOf("jobs"))
-		w.start("c").waits("other", greatestTTL, "any election may be the one that was deleted")
-		w.start("d").waits("jobs", 0, "deletions are older than the greatest TTL, and no longer counted")
-	})
-}
-
-// The same, and the meta item is deleted and made again before.
-func TestTermsGrowAfterADeletedMetaItem(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.start("a")
-		a.leads("jobs")
-		w.store.Delete(recordOf("jobs"))
-		b := w.start("b")
-		b.waits("jobs", greatestTTL, "a deleted record is no vacancy")
-		w.store.Delete(recordOf("jobs"))
-		w.store.Delete(meta)
-		w.start("c").waits("other", w.store.Limits.MaxTTL, "nobody knows what was deleted, and which TTL was the greatest")
-		w.start("d").leads("jobs")
-	})
+	for _, metaToo := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.start("a").leads("jobs")
+			w.store.Delete(recordOf("jobs"))
+			b := w.start("b")
+			b.waits("jobs", greatestTTL, "a deleted record is no vacancy")
+			w.store.Delete(recordOf("jobs"))
+			watch := greatestTTL
+			if metaToo {
+				w.store.Delete(meta)
+				watch = w.store.Limits.MaxTTL // nobody knows which TTL was the greatest
+			}
+			w.start("c").waits("other", watch, "any election may be the one that was deleted")
+			w.start("d").waits("jobs", 0, "deletions are older than the greatest TTL, and no longer counted")
+		})
+	}
 }
 
 // c read the election before anybody led it, and reads it again only after it was led and deleted

@@ -57,7 +57,6 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-// start starts a process.
 func (w *world) start(id string) *process {
 	p := &process{w: w, wire: &wire{Driver: w.store.Driver()}, ttl: ttl, trusts: map[string]time.Time{}, terms: map[string]uint64{}}
 	p.b = lease.New(p.wire)
@@ -87,7 +86,6 @@ func (p *process) note(election string, a backend.Answer, sent time.Time, grant 
 	p.trusts[election], p.terms[election] = sent.Add(a.ValidFor), a.Term
 }
 
-// sees reads an election.
 func (p *process) sees(election string) backend.Lease {
 	p.w.Helper()
 	got, err := p.b.Observe(p.w.Context(), []backend.Lease{{Election: election}})
@@ -97,7 +95,6 @@ func (p *process) sees(election string) backend.Lease {
 	return got[0]
 }
 
-// bids bids for a lease as it was seen.
 func (p *process) bids(expected ...backend.Lease) ([]backend.Answer, error) {
 	var bids []backend.Bid
 	for _, l := range expected {
@@ -129,7 +126,6 @@ func (p *process) leads(elections ...string) backend.Lease {
 	return answers[0].Lease
 }
 
-// renews renews leases and returns the outcomes.
 func (p *process) renews(leases ...backend.Lease) []backend.Answer {
 	p.w.Helper()
 	sent := time.Now()
@@ -157,7 +153,6 @@ func (p *process) goesOn(d time.Duration, why string, leases ...backend.Lease) {
 	}
 }
 
-// isRefused fails unless a renewal is refused.
 func (p *process) isRefused(l backend.Lease, why string) {
 	p.w.Helper()
 	a := p.renews(l)[0]
@@ -178,7 +173,6 @@ func (p *process) releases(leases ...backend.Lease) {
 	}
 }
 
-// distrusts forgets a lease.
 func (p *process) distrusts(election string) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -229,7 +223,6 @@ func (p *process) neverGets(election string, most time.Duration, why string) {
 	p.w.want(!granted, "%s was granted %s after %v: rule violated: %s", p.me.ID, election, after, why)
 }
 
-// want fails the test unless ok.
 func (w *world) want(ok bool, format string, args ...any) {
 	w.Helper()
 	if !ok {

@@ -50,10 +50,7 @@ func TestItemsOfALostHistoryAreForgotten(t *testing.T) {
 		testbed.NoError(w, err)
 		late := v.Items[0]
 		seen := b.sees("jobs")
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		go b.b.Listen(ctx, []backend.Lease{seen})
-		synctest.Wait()
+		b.hears(seen)
 		w.store.GoBack(replica)
 		b.sees("jobs") // notices it
 		on := heard.on
@@ -143,10 +140,7 @@ func TestARecordOfAnElectionThatMayBeHeldIsNotRememberedAsItWas(t *testing.T) {
 		l, m := a.leads("jobs"), a.leads("others")
 		b.sees("jobs")
 		x := b.sees("first")
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		go b.b.Listen(ctx, []backend.Lease{x})
-		synctest.Wait()
+		b.hears(x)
 		a.releases(l)
 		now := c.leads("jobs")
 		a.renews(m)

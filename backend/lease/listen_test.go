@@ -27,6 +27,12 @@ func (p *process) listens(seen backend.Lease) (returned func() bool) {
 	}
 }
 
+// hears listens to a lease until the test ends.
+func (p *process) hears(seen backend.Lease) {
+	go p.b.Listen(p.w.Context(), []backend.Lease{seen})
+	synctest.Wait()
+}
+
 // What b remembers of one election is old when it begins to listen to another one.
 func TestListenMissesNoChangeBeforeTheCall(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -102,10 +108,7 @@ func TestALeaderIsToldWithItsSession(t *testing.T) {
 		b.b = lease.New(heard)
 		l := a.leads("jobs")
 		seen := b.sees("jobs")
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		go b.b.Listen(ctx, []backend.Lease{seen})
-		synctest.Wait()
+		b.hears(seen)
 
 		told := func(keys ...lease.Key) {
 			w.Helper()
@@ -154,10 +157,7 @@ func TestAnOlderTermIsWatchedByWhoWasToldOfMore(t *testing.T) {
 		b.b = lease.New(heard)
 		a.releases(a.leads("jobs"))
 		seen, was := b.sees("jobs"), w.store.Snapshot()
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		go b.b.Listen(ctx, []backend.Lease{seen})
-		synctest.Wait()
+		b.hears(seen)
 
 		l := c.leads("jobs")
 		v, err := w.store.Driver().Read(w.Context(), []lease.Key{recordOf("jobs"), c.session()})

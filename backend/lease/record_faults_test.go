@@ -158,7 +158,6 @@ func TestANewerLayoutIsNotOverwritten(t *testing.T) {
 	})
 }
 
-// longTexts is a driver with long versions and epochs of printable text.
 type longTexts struct{ lease.Driver }
 
 func (d longTexts) Read(ctx context.Context, keys []lease.Key) (lease.View, error) {

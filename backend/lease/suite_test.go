@@ -55,7 +55,6 @@ type led struct {
 	hidden    *atomic.Bool // of all clients
 }
 
-// now returns the driver of the store that answers now.
 func (d *led) now() (lease.Driver, error) {
 	switch {
 	case d.hidden.Load():
@@ -90,7 +89,6 @@ func (d *led) Write(ctx context.Context, epoch string, wentBack int, changes []l
 	return now.Write(ctx, epoch, wentBack, changes, verify)
 }
 
-// Listen implements [lease.Listener].
 func (d *led) Listen(ctx context.Context, position uint64, known []lease.Item, on func([]lease.Item, uint64) bool) error {
 	now, err := d.now()
 	if err != nil {

@@ -84,7 +84,6 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// checkClassified checks what holds for each classified lease.
 func checkClassified(t *testing.T, b *Backend, s *state) {
 	t.Helper()
 	l, r := s.Lease, s.record
