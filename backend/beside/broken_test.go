@@ -63,7 +63,6 @@ func (l lockMutant) Drop(ctx context.Context, owned []beside.Owned) error {
 	return l.Lock.Drop(ctx, owned)
 }
 
-// present reads the lock that is there now.
 func present(ctx context.Context, l beside.Lock, name string) beside.State {
 	states, err := l.Read(ctx, []string{name})
 	if err != nil {

@@ -25,7 +25,6 @@ type fleet struct {
 	lock    func(beside.Lock) beside.Lock // a broken lock, or none
 }
 
-// A member is one member of this module.
 type member struct {
 	*fleet
 	backend.Backend
@@ -38,7 +37,6 @@ const (
 	ttl  = 10 * time.Second
 )
 
-// start adds a member.
 func (f *fleet) start(id string) *member {
 	inner := beside.Inner(bare{lease.New(f.store.Driver())})
 	lock := beside.Lock(interrupted{f.table.Lock(), f})
@@ -67,7 +65,6 @@ func (l interrupted) Drop(ctx context.Context, owned []beside.Owned) error {
 	return l.Lock.Drop(ctx, owned)
 }
 
-// innerLease reads the inner lease alone.
 func (f *fleet) innerLease() backend.Lease {
 	return drivertest.NewCandidate(f.T, lease.New(f.store.Driver()), "reader", ttl).Sees(jobs)
 }

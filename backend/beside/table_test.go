@@ -29,12 +29,10 @@ type row struct {
 	version int
 }
 
-// newTable returns an empty table.
 func newTable(threshold time.Duration) *table {
 	return &table{Threshold: threshold, rows: map[string]*row{}}
 }
 
-// Lock returns one client of the table.
 func (t *table) Lock() beside.Lock { return client{t} }
 
 // Run runs another program's statement once: it renews the row of an election, takes it if the row has

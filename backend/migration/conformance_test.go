@@ -55,7 +55,6 @@ func runInMemory(t *testing.T, name string, place func() (open func(testing.TB) 
 	})
 }
 
-// A pair is two stores.
 type pair struct {
 	old, new store
 }
@@ -74,7 +73,6 @@ type store struct {
 
 func (s store) Backend() Inner { return client{s.Store.Backend().(Inner), s} }
 
-// A client is a client of a store.
 type client struct {
 	Inner
 	store store
@@ -96,7 +94,6 @@ func (v client) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answ
 	return v.Inner.Acquire(ctx, bids)
 }
 
-// open returns a migration at a stage.
 func (p *pair) open(t testing.TB, stage migration.Stage) backend.Backend {
 	return road(t, migration.Options{From: p.old.Backend(), To: p.new.Backend(), ToName: "new", Stage: stage})
 }

@@ -36,7 +36,6 @@ type fleet struct {
 	lines []string
 }
 
-// A node is one process.
 type node struct {
 	*election.Manager
 	*election.Election
@@ -68,7 +67,6 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 	return f.launch(n, b)
 }
 
-// launch starts the process n, which campaigns on b.
 func (f *fleet) launch(n *node, b backend.Backend) *node {
 	m, err := election.New(b, election.Options{ID: n.id})
 	testbed.NoError(f.t, err)
@@ -90,7 +88,6 @@ func (f *fleet) observer(t *testing.T, stage migration.Stage) *election.Election
 	return e
 }
 
-// Watch is the election's.
 func (n *node) Watch(callback func(election.Event)) { n.Election.Watch(callback) }
 
 // kill ends a process as kill -9 does. Its calls no longer reach the stores, and what it
@@ -104,7 +101,6 @@ func (f *fleet) kill(n *node) {
 	f.close(n, 0)
 }
 
-// stop ends a process in order.
 func (f *fleet) stop(n *node) {
 	f.log("%s is asked to end", n.id)
 	f.close(n, 5*time.Second)
@@ -175,7 +171,6 @@ func (f *fleet) ask() {
 	}
 }
 
-// terms returns the terms in the two stores.
 func (p *pair) terms(election string) (old, new uint64) {
 	of := func(b backend.Backend) uint64 {
 		defer b.Close()

@@ -178,7 +178,6 @@ func TestALeaseLostBeforeItsMarkIsRefused(t *testing.T) {
 	})
 }
 
-// late is a store that is late to answer its first reading.
 type late struct {
 	Inner
 	readings *atomic.Int32

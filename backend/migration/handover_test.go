@@ -16,7 +16,6 @@ import (
 	"github.com/go-election/go-election/lab/drivertest"
 )
 
-// slow takes its time to release.
 type slow struct {
 	Inner
 	by time.Duration

@@ -70,7 +70,6 @@ func alone(store string) place { return place{from: store} }
 // unsealed sets Unsealed for members at stage to.
 func unsealed(o *migration.Options) { o.Unsealed = o.Stage == migration.To }
 
-// as names the new store.
 func as(name string) func(*migration.Options) {
 	return func(o *migration.Options) { o.ToName = name }
 }
@@ -116,7 +115,6 @@ func campaignAs(t *testing.T, b backend.Backend, o election.Options, watch ...fu
 	return e, stop
 }
 
-// observeAs starts a manager that observes.
 func observeAs(t *testing.T, b backend.Backend, o election.Options) (e *election.Election, stop func()) {
 	t.Helper()
 	m, err := election.New(b, o)

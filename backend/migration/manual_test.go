@@ -33,7 +33,6 @@ func (m *machines) open(stage migration.Stage) backend.Backend {
 	return road(m, migration.Options{From: from, To: m.fresh.Backend(), Stage: stage, Unsealed: stage == to})
 }
 
-// start replaces a machine.
 func (m *machines) start(id string, b backend.Backend) {
 	if stop := m.stops[id]; stop != nil {
 		stop()

@@ -123,7 +123,6 @@ func TestAnUnsealedRoadThereAndBack(t *testing.T) {
 	}
 }
 
-// startAlone starts a process that uses the new store alone.
 func (f *fleet) startAlone() *node {
 	wire := conformance.Wrap(f.pair.new.Backend())
 	f.next++

@@ -74,7 +74,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// newStore returns a store for the suite.
 func newStore(of func(register.Register) register.Register) conformance.Store {
 	store, other := registertest.NewStore(), registertest.NewStore()
 	var copied sync.Once
@@ -139,13 +138,11 @@ func edit(value []byte, change func(doc map[string]any)) []byte {
 	return value
 }
 
-// itemOf returns an item of a document.
 func itemOf(doc map[string]any, election string) map[string]any {
 	item, _ := doc["items"].(map[string]any)["record/"+election].(map[string]any)
 	return item
 }
 
-// set edits fields of the value of an item.
 func set(item map[string]any, fields map[string]any) {
 	var value map[string]any
 	if err := json.Unmarshal(item["value"].(json.RawMessage), &value); err != nil {
