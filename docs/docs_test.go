@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // TestEveryTestThatAPageNamesExists searches the sources of the whole module for the tests
@@ -56,7 +58,6 @@ func TestAnInventedTestIsNoEvidence(t *testing.T) {
 	}
 }
 
-// evidence lists the tests in the sources.
 type evidence struct {
 	dirs    map[string][]string        // by test name: the directories that declare it
 	strings map[string]map[string]bool // by directory: its string literals, written as names of subtests
@@ -92,9 +93,7 @@ func readEvidence(t *testing.T) evidence {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return e
 }
 
@@ -146,19 +145,14 @@ func TestEveryHeadingThatALinkNamesExists(t *testing.T) {
 	}
 }
 
-// pages returns the text of all pages, by path.
 func pages(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for _, pattern := range []string{"*.md", "design/*.md", "../*.md"} {
 		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			all[path] = string(text)
 		}
 	}

@@ -199,7 +199,6 @@ func (x *terminal) mustSay(what string) {
 	})
 }
 
-// end waits until the program has ended, and returns its error.
 func (x *terminal) end() error {
 	select {
 	case err := <-x.ended:

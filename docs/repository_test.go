@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // text returns a file of the repository, by its path from the root.
 func text(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile("../" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return string(content)
 }
 
@@ -53,9 +53,7 @@ func TestTheWorkflowRunsTheTargetsOfCI(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal([]byte(text(t, ".github/workflows/ci.yml")), &workflow); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, yaml.Unmarshal([]byte(text(t, ".github/workflows/ci.yml")), &workflow))
 	var want []string
 	for _, m := range regexp.MustCompile(`(?m)^make (\w+)$`).FindAllStringSubmatch(text(t, ".ci/run"), -1) {
 		want = append(want, m[1])

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // eachFile visits the texts of the repository that people write and read.
@@ -35,9 +37,7 @@ func eachFile(t *testing.T, visit func(path, text string)) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 }
 
 // A package comment is a page: what it is, an example, options, limits. Only that of a protocol carries its argument,
