@@ -13,7 +13,6 @@ import (
 	"github.com/go-election/go-election/electiontest"
 )
 
-// startWithGate starts a node that leads through a gate.
 func startWithGate(t *testing.T, g *electiontest.Group, id string) (*electiontest.Process, *Gate) {
 	t.Helper()
 	p, gate := g.Start(id), new(Gate)

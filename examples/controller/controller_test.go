@@ -75,7 +75,6 @@ func TestTheReplicaThatLeadsReconciles(t *testing.T) {
 	}
 }
 
-// A cluster is a namespace with replicas of the controller.
 type cluster struct {
 	t         *testing.T
 	server    *testbed.KubernetesServer

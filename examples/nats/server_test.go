@@ -47,7 +47,6 @@ func startNode(t testing.TB) *testbed.Daemon {
 	})
 }
 
-// port returns the port of an address.
 func port(addr string) int {
 	_, text, _ := net.SplitHostPort(addr)
 	n, _ := strconv.Atoi(text)

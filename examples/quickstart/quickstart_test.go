@@ -105,7 +105,6 @@ func TestOneWordSelectsTheStore(t *testing.T) {
 	}
 }
 
-// A process is one that takes part.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
@@ -149,7 +148,6 @@ func (p *process) output(t *testing.T) string {
 
 var leads = regexp.MustCompile(`I lead, in term (\d+)`)
 
-// leader waits until a process leads in a greater term, and returns it.
 func leader(t *testing.T, all []*process, term uint64) (leader *process) {
 	t.Helper()
 	testbed.Eventually(t, 2*time.Minute, fmt.Sprintf("one leads after term %d", term), func() error {

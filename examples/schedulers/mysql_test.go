@@ -20,7 +20,6 @@ const patience = 3 * time.Minute // bounds every wait, on a busy machine
 
 const jobTable = "CREATE TABLE job_run (n BIGINT AUTO_INCREMENT PRIMARY KEY, term BIGINT NOT NULL, node VARCHAR(255) NOT NULL)"
 
-// A member is a running node.
 type member struct {
 	node
 	t    *testing.T
@@ -62,7 +61,6 @@ func (m *member) leads() {
 	}
 }
 
-// lastRun returns the number of the last run so far.
 func lastRun(t *testing.T, db *sql.DB) (n int64) {
 	t.Helper()
 	testbed.NoError(t, db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM job_run").Scan(&n))

@@ -169,13 +169,11 @@ func (b *tab) until(what, expression string) {
 	}
 }
 
-// says waits until the text of an element contains text.
 func (b *tab) says(selector, text string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("%s says %q", selector, text), fmt.Sprintf("document.querySelector(%q) && document.querySelector(%q).innerText.includes(%q)", selector, selector, text))
 }
 
-// check fails the test if a JavaScript expression is not true.
 func (b *tab) check(what, expression string) {
 	b.t.Helper()
 	var ok bool

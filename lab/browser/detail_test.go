@@ -14,7 +14,6 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// A located backend has a location.
 type located struct{ backend.Backend }
 
 func (located) Location() string { return "db1:3306/app" }

@@ -64,7 +64,6 @@ func TestAProcessHasFewConnections(t *testing.T) {
 	})
 }
 
-// knowsLeader waits until all processes know who leads.
 func knowsLeader(t *testing.T, all []*counted, id string) {
 	t.Helper()
 	for _, p := range all {

@@ -123,7 +123,6 @@ func leadAndFollow(t *testing.T, b backend.Backend, err error, other backend.Bac
 	return lead(t, join(t, "a", 6*time.Second, b, err, "mine", "other"))
 }
 
-// isOne reports whether a query has answered 1.
 func isOne(row interface{ Scan(...any) error }) error {
 	var n int
 	err := row.Scan(&n)

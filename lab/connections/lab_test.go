@@ -107,7 +107,6 @@ func startMySQL(t *testing.T) *testbed.Database {
 	return withTable(t, testbed.Start(t, testbed.MariaDB, testbed.Options{}))
 }
 
-// withTable makes a database with the table of backend mysql.
 func withTable(t *testing.T, server *testbed.Server) *testbed.Database {
 	db := server.Database(t)
 	testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""))
@@ -130,7 +129,6 @@ func at(c *driver.Config, addr string) *driver.Config {
 	return c
 }
 
-// each runs a test for each store.
 func each(t *testing.T, f func(t *testing.T, s store)) {
 	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +146,6 @@ func join(t *testing.T, id string, ttl time.Duration, b backend.Backend, err err
 	return drivertest.Join(t, id, ttl, b, names...)
 }
 
-// lead waits until a member leads.
 func lead(t *testing.T, e *election.Election) *election.Leadership {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

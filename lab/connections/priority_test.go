@@ -62,7 +62,6 @@ func (r *ranks) campaign(id string, m *election.Manager) {
 	}))
 }
 
-// works notes that a process begins to work, or ends.
 func (r *ranks) works(id string, more int, term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +77,6 @@ func (r *ranks) works(id string, more int, term uint64) {
 	r.history, r.term = r.history+id, term
 }
 
-// leads waits for this history of leaders.
 func (r *ranks) leads(history string) {
 	r.Helper()
 	testbed.Eventually(r, patience, history+" lead, one after the other", func() error {

@@ -174,7 +174,6 @@ func strange(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
 }
 
-// configured opens the backend of a section.
 func configured(t *testing.T, name, section string) backend.Backend {
 	t.Helper()
 	c, err := config.Parse("test", []byte("backend: "+name+"\nttl: 6s\n"+section), config.Options{})
@@ -316,7 +315,6 @@ func TestAClientCertificateThatExpiresIsNamedAndReplaced(t *testing.T) {
 	}
 }
 
-// renewed returns the content of new files.
 func renewed(t *testing.T, server *testbed.Daemon, cert, key string) map[string]string {
 	t.Helper()
 	nextCert, nextKey := server.ClientFiles(t, "app")

@@ -2,7 +2,6 @@ package mutants
 
 import "testing"
 
-// ends runs tests of package electionguard with these names.
 func ends(tests string) check { return check{"./electionguard", "^(" + tests + ")$", nil} }
 
 func TestEachBrokenGuardIsFound(t *testing.T) { tryAll(t, "../electionguard/", guardMutants) }

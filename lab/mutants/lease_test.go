@@ -2,10 +2,8 @@ package mutants
 
 import "testing"
 
-// differential compares the lease protocol with backend/memory.
 var differential = check{"./backend/lease", "TestTheProtocolAnswersAsMemoryDoes", []string{"-diff.histories=100"}}
 
-// protocol runs tests of the lease protocol with these names.
 func protocol(tests string) check { return check{"./backend/lease", tests, nil} }
 
 // overLease runs the simulation over the lease protocol.
@@ -119,7 +117,6 @@ var leaseMutants = []mutant{
 		"c.position = 0 // the reading", "Listen must not miss a change of a record", protocol("TestListenMisses")},
 }
 
-// terms runs tests of the rule for terms.
 func terms(tests string) check { return check{"./backend", tests, nil} }
 
 func TestEachBrokenTermIsFound(t *testing.T) { tryAll(t, "../backend/", termMutants) }

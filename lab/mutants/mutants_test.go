@@ -42,7 +42,6 @@ type check struct {
 // simulation runs the simulation with faults of all kinds.
 var simulation = check{"./election", "TestSimulation$", []string{"-sim.hours=140"}}
 
-// core runs one test of package election.
 func core(test string) check { return check{"./election", "^" + test + "$", nil} }
 
 // suite runs one of the suite's cases about the manager, on memory.

@@ -6,7 +6,6 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// postgres and mysql run tests of these backends, on real servers.
 func postgres(tests string) check { return check{"./backend/postgres", "^" + tests + "$", nil} }
 func mysql(tests string) check    { return check{"./backend/mysql", "^" + tests + "$", nil} }
 
