@@ -66,7 +66,8 @@ type Patient struct{ *http.Transport }
 func (p Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := RoundTrip(p.Transport, r, false, p.CloseIdleConnections)
 	if err == nil && r.Method == http.MethodPut && answer.StatusCode < 300 {
-		body, _ := io.ReadAll(answer.Body)
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+		answer.Body.Close()
 		answer.Body = io.NopCloser(bytes.NewReader(body))
 		if text := bytes.TrimSpace(body); len(text) > 0 && !bytes.HasPrefix(text, []byte("<?xml")) {
 			answer.StatusCode = http.StatusMisdirectedRequest
