@@ -62,8 +62,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		}
 
 		select {
-		case r := <-results:
-			if r.conn != nil || !again {
+		case r, ok := <-results: // or this process was stopped, and the connection has waited in vain
+			if ok && (r.conn != nil || !again) {
 				return d.hear(r.conn), r.err
 			}
 		case <-ctx.Done():
