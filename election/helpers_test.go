@@ -16,7 +16,6 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// noError ends a test one of whose steps has failed.
 func noError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -51,7 +50,6 @@ func alone(t *testing.T, b backend.Backend, o Options) *Election {
 	return joined(t, manage(t, b, o), "x")
 }
 
-// untilItEnds is a lead function that does nothing.
 func untilItEnds(ctx context.Context, _ *Leadership) error {
 	<-ctx.Done()
 	return nil
@@ -86,7 +84,6 @@ type script struct {
 	listen  func(ctx context.Context, seen []backend.Lease) error
 }
 
-// scripted returns a script over an empty store.
 func scripted() *script { return &script{Backend: memory.New().Backend()} }
 
 // errLost is the error of a call that is not answered, and errStuck of one that does not even end with its context.

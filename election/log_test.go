@@ -12,7 +12,6 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// hangingLog is a handler that hangs until resume is closed.
 type hangingLog struct {
 	slog.Handler
 	resume  chan struct{}

@@ -32,7 +32,6 @@ func observes(t *testing.T, m *machine, now time.Duration, l backend.Lease) []ac
 	return m.step(now, reply{call: c, changed: []backend.Lease{l}})
 }
 
-// theirs is a lease of another process, of 10 s.
 func theirs(term uint64, version string) backend.Lease {
 	return backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: term, Version: version,
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}

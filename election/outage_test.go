@@ -22,7 +22,6 @@ var (
 	errFull = fmt.Errorf("%w: the disk is full", backend.ErrDenied)
 )
 
-// warned is a manager's log of level Warn.
 func warned() (*lockedText, *slog.Logger) {
 	log := new(lockedText)
 	return log, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -44,7 +43,6 @@ func logs(t *testing.T, store backend.Backend, o Options, elections ...string) (
 	return m, log
 }
 
-// many are the names of n elections.
 func many(n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("e%03d", i))

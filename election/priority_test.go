@@ -27,7 +27,6 @@ type ranked struct {
 	led []string // who was elected, in order
 }
 
-// rank runs f with a ranked fleet.
 func rank(t *testing.T, f func(*testing.T, *ranked)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newRanked(t)) })
 }
@@ -37,7 +36,6 @@ func newRanked(t *testing.T) *ranked {
 	return &ranked{t: t, store: memory.New(), open: asItIs, all: map[string]*Manager{}, began: time.Now()}
 }
 
-// start starts a process that leads whenever it can.
 func (f *ranked) start(id string, priority int, reclaim time.Duration, more ...func(*Options)) *Election {
 	f.t.Helper()
 	o := Options{ID: id, Priority: priority, Reclaim: reclaim}
@@ -72,7 +70,6 @@ func (f *ranked) scripted() *script {
 	return s
 }
 
-// stop closes a process in order.
 func (f *ranked) stop(id string) {
 	f.t.Helper()
 	closes(f.t, f.all[id])

@@ -137,7 +137,6 @@ func (n *simNode) expectEvent(p *simPlace) {
 	}
 }
 
-// checkLost checks the end of a leadership.
 func (n *simNode) checkLost(a action, p *simPlace) {
 	n.expectEvent(p)
 	switch a.reason {

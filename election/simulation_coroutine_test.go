@@ -20,7 +20,6 @@ type coroutine struct {
 	running bool
 }
 
-// A callContext is the context of one call.
 type callContext struct {
 	context.Context
 	co   *coroutine
@@ -130,7 +129,6 @@ func (co *coroutine) answer(d *driverCall, set func()) {
 	co.advance()
 }
 
-// end ends the call's context.
 func (co *coroutine) end(err error) {
 	if co.ctx.err == nil {
 		co.ctx.err = err
@@ -139,7 +137,6 @@ func (co *coroutine) end(err error) {
 	co.advance()
 }
 
-// abandon ends a call whose process is gone.
 func (co *coroutine) abandon() {
 	if co.ctx.err == nil {
 		co.ctx.err = context.Canceled

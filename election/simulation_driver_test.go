@@ -25,7 +25,6 @@ type driverCall struct {
 	err    error // why there is no answer
 }
 
-// An itemsAnswer is what the store answers.
 type itemsAnswer struct {
 	err      error
 	view     lease.View

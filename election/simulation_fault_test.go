@@ -72,7 +72,6 @@ func (f fault) String() string {
 	}[f]
 }
 
-// count counts a fault of this node.
 func (n *simNode) count(f fault) {
 	n.s.figures.faults[f]++
 	for i := range n.places {
@@ -83,7 +82,6 @@ func (n *simNode) count(f fault) {
 	}
 }
 
-// count counts a fault of the store.
 func (st *simStore) count(f fault) {
 	st.s.figures.faults[f]++
 	for _, n := range st.s.nodes {
@@ -187,7 +185,6 @@ func (n *simNode) inject(f fault, i int) {
 	}
 }
 
-// freeze stops the node for a while.
 func (n *simNode) freeze(d time.Duration) {
 	n.stopped = true
 	life := n.life

@@ -41,7 +41,6 @@ type itemsListener struct {
 	reply    func(itemsAnswer)
 }
 
-// telling says how a store tells of changes.
 type telling uint8
 
 const (
@@ -88,7 +87,6 @@ func (it *simItems) setEpoch() { it.epoch = fmt.Sprintf("s%d.%d", it.st.primary,
 
 func text(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// item returns an item as a reader sees it.
 func (it *simItems) item(k lease.Key) (lease.Item, uint64) {
 	e := it.table[k]
 	if e.version == 0 {
@@ -107,7 +105,6 @@ func (it *simItems) record(election string) *lease.Record {
 	return r
 }
 
-// records returns how many records there are.
 func (it *simItems) records() (n int64) {
 	for _, name := range names[:it.st.s.elections] {
 		if it.table[record(name)].version > 0 {
@@ -157,7 +154,6 @@ func (it *simItems) write(d *simDriver, epoch string, changes []lease.Change, ve
 	return a
 }
 
-// isAs reports whether an item is as it was read.
 func (it *simItems) isAs(was *lease.Item) bool {
 	e := it.table[was.Key]
 	if e.version == 0 || was.Version == "" {
@@ -166,7 +162,6 @@ func (it *simItems) isAs(was *lease.Item) bool {
 	return text(e.version) == was.Version && (!was.Remembered || was.Value == nil || was.Value == e.value || lease.Encode(was.Value) == lease.Encode(e.value))
 }
 
-// apply makes one change if its conditions hold.
 func (it *simItems) apply(d *simDriver, c *lease.Change) (r lease.Result) {
 	if len(c.Check)+len(c.Put) > it.batch {
 		return lease.Result{Err: fmt.Errorf("%w: a change of %d items", backend.ErrInvalid, len(c.Check)+len(c.Put))}
@@ -226,7 +221,6 @@ func (it *simItems) check(d *simDriver, p *lease.Put) {
 	}
 }
 
-// put writes an item, or deletes it if the value is nil.
 func (it *simItems) put(k lease.Key, e simItem) {
 	it.counter++
 	if e.value == nil {
@@ -301,7 +295,6 @@ func (it *simItems) since(position uint64) (a itemsAnswer) {
 	return a
 }
 
-// termOf returns the term of an election.
 func (it *simItems) termOf(election string) uint64 {
 	if r := it.record(election); r != nil {
 		return r.Term
@@ -309,7 +302,6 @@ func (it *simItems) termOf(election string) uint64 {
 	return 0
 }
 
-// request writes an operator's request.
 func (it *simItems) request(w backend.Request) error {
 	if w.Term == 0 {
 		return backend.ErrStale

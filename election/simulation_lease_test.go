@@ -45,7 +45,6 @@ type leaseNode struct {
 	waiting   []*coroutine          // for that turn
 }
 
-// openLease opens the store for a new life of the node.
 func (n *simNode) openLease() {
 	n.closeLease(false)
 	if !n.s.store.kind.overLease() {
@@ -68,7 +67,6 @@ func (n *simNode) closeLease(inOrder bool) {
 	n.lease = leaseNode{}
 }
 
-// leaseCall makes a call of the Backend.
 func (n *simNode) leaseCall(c *call) {
 	b, me := n.lease.backend, backend.Candidate{ID: n.id, Nonce: n.nonce}
 	co := newCoroutine(n, c)
@@ -96,7 +94,6 @@ func (n *simNode) leaseCall(c *call) {
 	})
 }
 
-// leaseCallEnded gives the machine the reply of a call.
 func (n *simNode) leaseCallEnded(r reply) {
 	s := n.s
 	for i := range r.answers {

@@ -99,7 +99,6 @@ func (n *simNode) send(c *call, do func()) {
 	s.after(n.delay(), do)
 }
 
-// sendBack carries an answer to the node.
 func (n *simNode) sendBack(life int, c *call, do func()) {
 	s := n.s
 	if n.life != life || !n.up {
@@ -150,7 +149,6 @@ func (n *simNode) noteLeaseEnd(c *call, r *reply) {
 	}
 }
 
-// endCallLater calls endCall after the present step.
 func (n *simNode) endCallLater(c *call, r reply) {
 	life := n.life
 	n.s.after(0, func() { n.run(life, func() { n.endCall(c, r) }) })

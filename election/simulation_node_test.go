@@ -55,14 +55,12 @@ type simNode struct {
 	minuteBegan   time.Duration
 }
 
-// A simCall is a call under way.
 type simCall struct {
 	sent  time.Duration // by the node's clock
 	ahead time.Duration // of the clock at that time
 	limit time.Duration // true time at which it is given up; 0: none
 }
 
-// A style is how a program uses an election.
 type style uint8
 
 const (
@@ -86,7 +84,6 @@ type simPlace struct {
 	lastEvent Event
 }
 
-// local is the time by the node's clock.
 func (n *simNode) local() time.Duration {
 	if n.asleep {
 		return n.ticked
@@ -100,7 +97,6 @@ func (n *simNode) latest() time.Duration {
 	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate) + n.ahead
 }
 
-// setRate changes how fast the clock ticks.
 func (n *simNode) setRate(rate float64) {
 	n.ticked, n.at, n.rate = n.local(), n.s.now, rate
 	n.scheduleWake(true)
@@ -109,7 +105,6 @@ func (n *simNode) setRate(rate float64) {
 // trusts reports whether Leading would be true now.
 func (n *simNode) trusts(p *simPlace) bool { return n.up && p.leading && n.latest() < p.until }
 
-// start begins a new incarnation.
 func (n *simNode) start() {
 	s := n.s
 	n.life++
@@ -218,7 +213,6 @@ func (n *simNode) resume() {
 	n.input(tick{})
 }
 
-// input steps the machine and carries out its actions.
 func (n *simNode) input(in input) {
 	if by := n.ahead - n.aheadTold; by > 0 {
 		n.aheadTold = n.ahead
@@ -369,7 +363,6 @@ func (n *simNode) functionReturnsAfter(p *simPlace, term uint64, why Reason, wai
 	})
 }
 
-// heal ends the faults of the node.
 func (n *simNode) heal() {
 	n.cutOff, n.answersCut, n.slow, n.overrun, n.lingers = false, false, 0, 0, false
 	n.unhealthy, n.healthHangs = false, false

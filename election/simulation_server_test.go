@@ -48,7 +48,6 @@ type simRow struct {
 	session   int // renewals so far
 }
 
-// A simWrite is the result of one commit.
 type simWrite struct {
 	at                                   time.Duration
 	row                                  int
@@ -73,7 +72,6 @@ func (st *simStore) uncleanRestart() bool {
 	return st.kind == losesCommits && st.started > 0 && st.s.now-st.started < st.maxTTL+time.Second
 }
 
-// wroteLast reports whether the primary wrote the row last.
 func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary }
 
 // leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
@@ -109,7 +107,6 @@ func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 	return l
 }
 
-// nextTerm returns the term of a grant.
 func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	v := &st.table
 	last, foreign := r.lastTerm, !st.wroteLast(r) || r.run != st.restarts

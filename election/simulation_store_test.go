@@ -30,7 +30,6 @@ type simStore struct {
 	members   []announced
 }
 
-// A storeKind is a kind of store.
 type storeKind uint8
 
 const (
@@ -102,7 +101,6 @@ var (
 	errLocked  = fmt.Errorf("%w: the row is locked", backend.ErrUnavailable)
 )
 
-// serve executes a request.
 func (st *simStore) serve(n *simNode, life int, nonce backend.Nonce, c *call, server int) (r reply) {
 	r.call = c
 	if r.err = st.admit(server); r.err != nil {
@@ -268,7 +266,6 @@ func (st *simStore) release(n *simNode, life int, held []pinned, server int) (er
 	return err
 }
 
-// termOf returns the term of an election as the store has it.
 func (st *simStore) termOf(i int) uint64 {
 	if st.items != nil {
 		return st.items.termOf(names[i])
@@ -292,12 +289,10 @@ func (st *simStore) request(w backend.Request) error {
 	return nil
 }
 
-// isHeld reports whether l is still held in its term.
 func (r *simRow) isHeld(l *backend.Held) bool {
 	return r.found && r.lease.Holder.Nonce == l.Holder.Nonce && r.lease.Term == l.Term && !r.lease.Vacant()
 }
 
-// vacate makes the row vacant, if it is held.
 func (r *simRow) vacate(how backend.End) {
 	if l := &r.lease; !l.Vacant() {
 		l.End, l.LastID = how, l.Holder.ID

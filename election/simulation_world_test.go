@@ -30,7 +30,6 @@ type sim struct {
 	figures figures
 }
 
-// simElection has the world's record of one election.
 type simElection struct {
 	term    uint64   // the greatest term of a leadership
 	leader  *simNode // the last leader
@@ -107,7 +106,6 @@ func (s *sim) run(hours int) error {
 	return s.err
 }
 
-// end ends what still runs.
 func (s *sim) end() {
 	for _, n := range s.nodes {
 		n.closeLease(false)
@@ -175,7 +173,6 @@ func (s *sim) upTo(most time.Duration) time.Duration {
 
 func (s *sim) oneIn(in int) bool { return s.random.IntN(in) == 0 }
 
-// heal ends all faults.
 func (s *sim) heal() {
 	s.calm, s.healed = true, s.now
 	s.store.heal()

@@ -15,7 +15,6 @@ func (s *Stats) of(kind string) CallStats {
 	return s.Calls[slices.IndexFunc(s.Calls, func(c CallStats) bool { return c.Kind == kind })]
 }
 
-// own counts the changes of this process's leaderships.
 func (s *Stats) own(kind Kind, reason Reason) uint64 {
 	i := slices.IndexFunc(s.Changes, func(c Change) bool { return c.Kind == kind && c.Reason == reason && c.Own })
 	if i < 0 {
