@@ -60,7 +60,6 @@ func (f *faulty) Close() error {
 	return f.Backend.Close()
 }
 
-// current reads these leases as they now are.
 func (f *faulty) current(seen []backend.Lease) []backend.Lease {
 	var zero []backend.Lease
 	for _, l := range seen {
@@ -70,7 +69,6 @@ func (f *faulty) current(seen []backend.Lease) []backend.Lease {
 	return leases
 }
 
-// now reads one lease as it now is.
 func (f *faulty) now(election string) backend.Lease {
 	return f.current([]backend.Lease{{Election: election}})[0]
 }

@@ -24,7 +24,6 @@ var nominateCases = []Case{
 		Says: "Nominate and Depose return an error if the election has no leader."},
 }
 
-// nominate makes a nomination through the given participant.
 func (t *Trial) nominate(by *participant, id string) {
 	t.retryRequest("nominate "+id, func(ctx context.Context) error { return by.Nominate(ctx, id) })
 }
@@ -35,7 +34,6 @@ func (t *Trial) retryRequest(what string, do func(context.Context) error) {
 	t.waitUntil(t.renewEvery()+t.handoverBound(), what, func() bool { return do(t.callContext()) == nil })
 }
 
-// depose makes a deposition through the given participant.
 func (t *Trial) depose(by *participant) { t.retryRequest("depose", by.Depose) }
 
 func nominateLive(t *Trial) {

@@ -31,11 +31,16 @@ func TestManagers(t *testing.T) {
 			if name == "polled" {
 				cases = slices.Concat(Cases(), cases)
 			}
-			runCases(t, cases, Harness{Virtual: true, NewStore: func(testing.TB) Store {
-				store := memory.New()
-				return Store{Open: func(testing.TB) backend.Backend { return of(store.Backend()) }}
-			}})
+			runCases(t, cases, Harness{Virtual: true, NewStore: inMemory(func(s *memory.Store) backend.Backend { return of(s.Backend()) })})
 		})
+	}
+}
+
+// inMemory makes stores in memory, whose clients are opened so.
+func inMemory(open func(*memory.Store) backend.Backend) func(testing.TB) Store {
+	return func(testing.TB) Store {
+		store := memory.New()
+		return Store{Open: func(testing.TB) backend.Backend { return open(store) }}
 	}
 }
 
@@ -78,7 +83,6 @@ func (p *participant) hasEvent(is func(election.Event) bool) bool {
 	return ok
 }
 
-// told reports whether the watcher received an event with a reason.
 func (p *participant) told(reason election.Reason) bool {
 	return p.hasEvent(func(e election.Event) bool { return e.Reason == reason })
 }
@@ -98,7 +102,6 @@ func (t *Trial) leader(id string, change func(*election.Options), fn election.Le
 	return p
 }
 
-// waitForLeadership waits until p leads, and returns the leadership.
 func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership) {
 	t.waitUntil(limit, p.node.key+" to lead", func() bool {
 		l = p.Leadership()
@@ -107,7 +110,6 @@ func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *elect
 	return l
 }
 
-// decide lets the wires of all members choose the fates of calls.
 func decide(members []*participant, fate func(Call) Fate) {
 	for _, p := range members {
 		p.node.wire.Decide(fate)
@@ -131,7 +133,6 @@ func (n *node) keepCalls() (log func() []Call) {
 	}
 }
 
-// leave leaves the election.
 func (p *participant) leave() { must(p.Leave(p.node.t.callContext()), "leave") }
 
 // lastGrantSent is when the node sent the last granted call of its current or last

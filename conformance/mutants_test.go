@@ -278,14 +278,11 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 			}
 			c := all[i]
 			harness := func(mutate func(*faulty)) Harness {
-				return Harness{Virtual: true, Short: true, NewStore: func(testing.TB) Store {
-					store := memory.New()
-					return Store{Open: func(testing.TB) backend.Backend {
-						f := newFaulty(store)
-						mutate(f)
-						return f
-					}}
-				}}
+				return Harness{Virtual: true, Short: true, NewStore: inMemory(func(s *memory.Store) backend.Backend {
+					f := newFaulty(s)
+					mutate(f)
+					return f
+				})}
 			}
 			if err := c.Try(t, harness(func(*faulty) {})); err != nil {
 				t.Fatalf("%s fails on memory itself: %v", c.Title(), err)
@@ -304,13 +301,10 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 // A client that is closed and leaves a goroutine behind fails its case, with what the goroutine waits for.
 func TestAGoroutineThatIsLeftBehindIsShown(t *testing.T) {
 	c := Cases()[0]
-	err := c.Try(t, Harness{Virtual: true, NewStore: func(testing.TB) Store {
-		store := memory.New()
-		return Store{Open: func(testing.TB) backend.Backend {
-			go waitForNobody(make(chan bool))
-			return store.Backend()
-		}}
-	}})
+	err := c.Try(t, Harness{Virtual: true, NewStore: inMemory(func(s *memory.Store) backend.Backend {
+		go waitForNobody(make(chan bool))
+		return s.Backend()
+	})})
 	if err == nil || !strings.Contains(err.Error(), "deadlock") || !strings.Contains(err.Error(), "waitForNobody") {
 		t.Errorf("got %v, want the deadlock and the name of the function that waits", err)
 	}

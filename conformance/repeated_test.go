@@ -91,13 +91,9 @@ func TestATrialIsRepeatedWithALongerTTL(t *testing.T) {
 
 // overMemory is a harness in real time over stores with a MaxTTL.
 func overMemory(ttl, maxTTL time.Duration) Harness {
-	return Harness{TTL: ttl, NewStore: func(testing.TB) Store {
-		store := memory.New()
-		return Store{Open: func(testing.TB) backend.Backend { return limitedStore{store.Backend(), maxTTL} }}
-	}}
+	return Harness{TTL: ttl, NewStore: inMemory(func(s *memory.Store) backend.Backend { return limitedStore{s.Backend(), maxTTL} })}
 }
 
-// limitedStore is a store with a MaxTTL.
 type limitedStore struct {
 	backend.Backend
 	maxTTL time.Duration

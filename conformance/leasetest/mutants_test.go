@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
@@ -22,7 +21,7 @@ var mutants = []struct {
 			if !s.holds(c, c.Put) {
 				return lease.Result{Outcome: backend.Refused}
 			}
-			meet()
+			testrules.Meet()
 			return s.write(c, nil)
 		}),
 		[]string{"of two changes over the same items one wins, as a whole"}},
@@ -31,7 +30,7 @@ var mutants = []struct {
 			if !s.holds(c, nil) {
 				return lease.Result{Outcome: backend.Refused}
 			}
-			meet()
+			testrules.Meet()
 			return s.write(c, c.Put)
 		}),
 		[]string{"of two changes that check what the other puts one wins"}},
@@ -40,7 +39,7 @@ var mutants = []struct {
 			for _, p := range c.Put {
 				one := s.write(&lease.Change{Put: []lease.Put{p}}, []lease.Put{p})
 				r.Outcome, r.Items = one.Outcome, append(r.Items, one.Items...)
-				meet()
+				testrules.Meet()
 			}
 			return r
 		}),
@@ -82,17 +81,6 @@ var mutants = []struct {
 		[]string{"an item grows older, or its age is unknown"}},
 }
 
-var meeting = make(chan bool)
-
-// meet waits for a moment until another change is as far, so that each mutant has the misfortune that it allows.
-func meet() {
-	select {
-	case meeting <- true:
-	case <-meeting:
-	case <-time.After(2 * time.Millisecond):
-	}
-}
-
 // holds reports whether the checks of a change and these of its puts hold now.
 func (s *Store) holds(c *lease.Change, puts []lease.Put) bool {
 	s.mu.Lock()
@@ -119,13 +107,12 @@ func (s *Store) rollBackUnlocked(k lease.Key) {
 	s.mu.Lock()
 	was := s.entries[k]
 	s.mu.Unlock()
-	meet()
+	testrules.Meet()
 	s.mu.Lock()
 	s.entries[k] = was
 	s.mu.Unlock()
 }
 
-// changing returns drivers that make changes in another way.
 func changing(apply func(*Store, *lease.Change) lease.Result) func(*driver) lease.Driver {
 	return func(d *driver) lease.Driver { return changer{d, apply} }
 }
@@ -142,7 +129,6 @@ func (d changer) Write(_ context.Context, _ string, _ int, changes []lease.Chang
 	return w, nil
 }
 
-// reading returns drivers that read items otherwise than they are.
 func reading(as func(*lease.Item)) func(*driver) lease.Driver {
 	return func(d *driver) lease.Driver { return reader{d, as} }
 }

@@ -24,7 +24,6 @@ func TestTheStoreInsideTheProcessIsADriver(t *testing.T) {
 	})
 }
 
-// edit is Edit of a harness.
 func edit(store *leasetest.Store, k lease.Key, text string) {
 	if text == "" {
 		store.Delete(k)
@@ -41,7 +40,6 @@ func TestEachCallHasADeadline(t *testing.T) {
 	}})
 }
 
-// deadlines is a driver that fails the test if a call has no deadline.
 type deadlines struct {
 	lease.Driver
 	t testing.TB

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-election/go-election/backend/register"
 	"github.com/go-election/go-election/internal/testrules"
@@ -72,18 +71,6 @@ func versioned(of func(value []byte, swaps int) string) mutant {
 	}
 }
 
-var meeting = make(chan bool)
-
-// meet waits for a moment until another swap is as far, so that a mutant has the misfortune that it allows.
-func meet() {
-	select {
-	case meeting <- true:
-	case <-meeting:
-	case <-time.After(2 * time.Millisecond):
-	}
-}
-
-// unconditional replaces the value whatever its version is.
 func unconditional(m *mutant, value []byte) string {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -163,7 +150,7 @@ var mutants = []struct {
 			if _, present, _ := m.client.Get(ctx); present != version {
 				return "", register.ErrChanged
 			}
-			meet()
+			testrules.Meet()
 			return unconditional(m, value), nil
 		}}
 	}, []string{contest}},

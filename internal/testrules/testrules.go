@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Rule is tested in a lab that was made for this test alone, such as a store with a first client.
@@ -81,4 +82,15 @@ func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.first != ""
+}
+
+var meeting = make(chan bool)
+
+// Meet waits for a moment until another call is as far, so that what is broken has the misfortune that it allows.
+func Meet() {
+	select {
+	case meeting <- true:
+	case <-meeting:
+	case <-time.After(2 * time.Millisecond):
+	}
 }
