@@ -82,9 +82,7 @@ func TestNoActionsWithoutAuthorize(t *testing.T) {
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
 		for _, path := range []string{"/", "/elections", "/elections/x", "/changes", "/events", "/healthz", "/readyz", "/leader/x"} {
-			if w := get(h, method, path); w.Code != 405 {
-				t.Errorf("%s %s: %d, want 405", method, path, w.Code)
-			}
+			answers(t, h, method, path, 405)
 		}
 	}
 	if s := read(t, h, "/elections"); s["actions"] != false {

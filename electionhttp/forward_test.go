@@ -49,7 +49,6 @@ func startNode(t *testing.T, store *memory.Store, id string, o electionhttp.Forw
 	return n
 }
 
-// leads makes the node lead.
 func (n *node) leads() {
 	n.t.Helper()
 	if _, err := n.e.Campaign(n.t.Context()); err != nil {

@@ -57,6 +57,14 @@ func handler(t *testing.T, m *election.Manager, o electionhttp.Options) *electio
 	return h
 }
 
+// answers fails the test unless a request is answered with this code.
+func answers(t *testing.T, h http.Handler, method, path string, code int) {
+	t.Helper()
+	if w := get(h, method, path); w.Code != code {
+		t.Errorf("%s %s: %d %s, want %d", method, path, w.Code, w.Body, code)
+	}
+}
+
 // knows waits until a process knows a leader.
 func knows(t *testing.T, m *election.Manager, name, leader string) {
 	t.Helper()
@@ -73,7 +81,6 @@ func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// read returns the JSON at a path.
 func read(t *testing.T, h http.Handler, path string) (v map[string]any) {
 	t.Helper()
 	w := get(h, "GET", path)
@@ -95,20 +102,14 @@ func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 	ha, hb := handler(t, a, electionhttp.Options{}), handler(t, b, electionhttp.Options{})
 	for _, path := range []string{"/leader/billing%2Fnightly", "/leader/billing/nightly"} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
-			if w := get(ha, method, path); w.Code != 200 {
-				t.Errorf("%s %s on the leader: %d, want 200", method, path, w.Code)
-			}
-			if w := get(hb, method, path); w.Code != 503 {
-				t.Errorf("%s %s on a follower: %d, want 503", method, path, w.Code)
-			}
+			answers(t, ha, method, path, 200) // the leader's
+			answers(t, hb, method, path, 503) // a follower's
 		}
 	}
 	if w := get(ha, "POST", "/leader/billing%2Fnightly"); w.Code != 405 || w.Header().Get("Allow") == "" {
 		t.Errorf("POST /leader: %d, want 405 and Allow", w.Code)
 	}
-	if w := get(ha, "GET", "/leader/jobs"); w.Code != 404 {
-		t.Errorf("an election that was not joined: %d, want 404", w.Code)
-	}
+	answers(t, ha, "GET", "/leader/jobs", 404) // it was not joined
 	var says struct {
 		Leading bool
 		Leader  string
@@ -121,9 +122,7 @@ func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 		t.Error("200 after the manager was closed")
 	}
 	knows(t, b, "billing/nightly", "b")
-	if w := get(hb, "GET", "/leader/billing%2Fnightly"); w.Code != 200 {
-		t.Errorf("the new leader: %d, want 200", w.Code)
-	}
+	answers(t, hb, "GET", "/leader/billing%2Fnightly", 200)
 }
 
 func TestAnObserverRequestsButCannotPause(t *testing.T) {
@@ -144,9 +143,7 @@ func TestAnObserverRequestsButCannotPause(t *testing.T) {
 				t.Errorf("%s: %d %s, want %d", body, w.Code, w.Body, want)
 			}
 		}
-		if w := get(h, "GET", "/leader/job"); w.Code != 404 {
-			t.Errorf("an observer knows who leads late, and says %d %s, want 404", w.Code, w.Body)
-		}
+		answers(t, h, "GET", "/leader/job", 404) // an observer knows who leads late
 	})
 }
 
@@ -234,13 +231,9 @@ func TestTheHandlerWorksUnderAPrefix(t *testing.T) {
 		t.Errorf("without the slash: %d to %q", w.Code, w.Header().Get("Location"))
 	}
 	for _, path := range []string{"", "page.js", "elections", "elections/billing%2Fnightly", "healthz"} {
-		if w := get(mux, "GET", "/ops/election/"+path); w.Code != 200 {
-			t.Errorf("/ops/election/%s: %d", path, w.Code)
-		}
+		answers(t, mux, "GET", "/ops/election/"+path, 200)
 	}
-	if w := get(mux, "GET", "/ops/election/leader/billing%2Fnightly"); w.Code != 503 {
-		t.Errorf("leader under a prefix: %d, want 503", w.Code)
-	}
+	answers(t, mux, "GET", "/ops/election/leader/billing%2Fnightly", 503)
 }
 
 func TestAHandlerNeedsAManager(t *testing.T) {

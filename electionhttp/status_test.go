@@ -85,9 +85,7 @@ func TestElectionsShowsLeaderSinceAndRemaining(t *testing.T) {
 		if d["leading"] != true || len(history) != 1 || history[0].(map[string]any)["id"] != "a" || history[0].(map[string]any)["end"] != "released" {
 			t.Errorf("x after a has stepped down: %v", d)
 		}
-		if w := get(h, "GET", "/elections/nothing"); w.Code != 404 {
-			t.Errorf("an election that was not joined: %d, want 404", w.Code)
-		}
+		answers(t, h, "GET", "/elections/nothing", 404) // it was not joined
 	})
 }
 
@@ -205,9 +203,7 @@ func TestElectionsAreFilteredAndPaged(t *testing.T) {
 			t.Errorf("counts are of the selected elections, not of all: %v", c)
 		}
 		for _, bad := range []string{"state=x", "limit=-1", "offset=x"} {
-			if w := get(h, "GET", "/elections?"+bad); w.Code != 400 {
-				t.Errorf("%s: %d, want 400", bad, w.Code)
-			}
+			answers(t, h, "GET", "/elections?"+bad, 400)
 		}
 	})
 }

@@ -2,11 +2,8 @@ package electionprom_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionprom"
@@ -43,9 +40,7 @@ app_election_shards{group="shard",state="unknown"} 0
 app_election_shards{group="shard",state="vacant"} 0
 `
 		for _, c := range collectors {
-			if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
-				t.Error(err)
-			}
+			expect(t, c, want)
 		}
 	})
 }
