@@ -42,7 +42,6 @@ func test(t *testing.T, shards int, o electionshard.Options, f func(*fleet)) {
 	})
 }
 
-// join starts a process that takes part.
 func (f *fleet) join(id string) {
 	f.Helper()
 	m := &member{Process: f.Start(id)}
@@ -74,7 +73,6 @@ func (f *fleet) begin(ids ...string) {
 	time.Sleep(10 * time.Second)
 }
 
-// leads returns for how many shards a process works.
 func (f *fleet) leads(id string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +94,6 @@ func (f *fleet) starts() int {
 	return f.begun
 }
 
-// close ends a process in order.
 func (f *fleet) close(id string) {
 	f.Helper()
 	if err := f.members[id].Close(context.Background()); err != nil {

@@ -80,9 +80,10 @@ type realFleet struct {
 	t     *testing.T
 	store string // kind and address
 
-	mu        sync.Mutex
 	processes map[string]*realProcess
-	work      map[string][]*span // by shard, in the order in which this test was told
+
+	mu   sync.Mutex
+	work map[string][]*span // by shard, in the order in which this test was told
 }
 
 type realProcess struct {
@@ -91,7 +92,6 @@ type realProcess struct {
 	ended chan struct{}
 }
 
-// A span is a time in which a process worked for a shard.
 type span struct {
 	id       string
 	term     uint64
@@ -109,9 +109,7 @@ func (f *realFleet) start(id string) {
 	testbed.NoError(f.t, err)
 	testbed.NoError(f.t, cmd.Start())
 	p := &realProcess{cmd, stdin, make(chan struct{})}
-	f.mu.Lock()
 	f.processes[id] = p
-	f.mu.Unlock()
 	go func() {
 		defer close(p.ended)
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -121,7 +119,6 @@ func (f *realFleet) start(id string) {
 	}()
 }
 
-// take takes in what a process says.
 func (f *realFleet) take(id, line string) {
 	var what, shard string
 	var term uint64
@@ -143,12 +140,9 @@ func (f *realFleet) take(id, line string) {
 	}
 }
 
-// end ends a process: at once, or in order.
 func (f *realFleet) end(id string, kill bool) {
-	f.mu.Lock()
 	p := f.processes[id]
 	delete(f.processes, id)
-	f.mu.Unlock()
 	if p == nil {
 		return
 	}
@@ -272,7 +266,6 @@ func (f *realFleet) story() {
 	f.note("")
 }
 
-// pace is what passes between two events of a real fleet.
 func (f *realFleet) pace() { <-time.After(processPace) }
 
 // restart restarts a process in order, and waits until all shards are led.
@@ -283,7 +276,6 @@ func (f *realFleet) restart(id string) {
 	f.led(processShards)
 }
 
-// neverTwo checks the work of each shard.
 func (f *realFleet) neverTwo() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

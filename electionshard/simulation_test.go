@@ -20,7 +20,6 @@ const (
 	simStep  = 200 * time.Millisecond
 )
 
-// A world is a store and a fleet.
 type world struct {
 	t      *testing.T
 	random *rand.Rand
@@ -35,7 +34,6 @@ type world struct {
 	atOnce  int // most shards that one process was giving up at a time
 }
 
-// leased is a shard in the store.
 type leased struct {
 	holder *process // nil: vacant
 	last   *process // the last holder
@@ -43,7 +41,6 @@ type leased struct {
 	free   time.Duration // when the holder's function has returned; 0: it leads
 }
 
-// A process is a planner and what it knows.
 type process struct {
 	*planner
 	id        string
@@ -101,7 +98,6 @@ func (w *world) vacate(i int) {
 	w.version++
 }
 
-// run lets time pass.
 func (w *world) run(d time.Duration) {
 	for end := w.now + d; w.now < end; w.now += simStep {
 		w.expire()
@@ -190,7 +186,6 @@ func (w *world) look(p *process) {
 	}
 }
 
-// alive returns the processes that take part.
 func (w *world) alive() (list []*process) {
 	for _, p := range w.fleet {
 		if p.dead == 0 && p.cut == 0 {
