@@ -86,7 +86,7 @@ func (r *recorder) Failed() bool {
 
 var meeting = make(chan bool)
 
-// Meet waits for a moment until another call is as far, so that what is broken has the misfortune that it allows.
+// Meet waits for a moment until another call is as far, so that what is broken has its misfortune.
 func Meet() {
 	select {
 	case meeting <- true:
