@@ -88,6 +88,10 @@ func TestDenialsSayWhatIsWrong(t *testing.T) {
 	if err := open(t, o).Prepare(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("a store that is down: %v", err)
 	}
+	o.Endpoint, o.PathStyle = "http://localhost:1", false
+	if err := open(t, o).Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "path_style: true asks localhost:1") {
+		t.Errorf("a bucket in the host name: %v", err)
+	}
 }
 
 func TestAStoreWithTLSIsTrustedByItsAuthority(t *testing.T) {

@@ -108,6 +108,9 @@ func (o *object) fail(what string, err error) error {
 		if !errors.Is(err, backend.ErrDenied) && !client.RefusesTLS(err.Error()) {
 			class = backend.ErrUnavailable
 		}
+		if o.Endpoint != "" && strings.Contains(err.Error(), "//"+o.Bucket+"."+o.url.Host) {
+			proxy += "; path_style: true asks " + o.url.Host
+		}
 		return fmt.Errorf("%w: %s %q: %w%s", class, what, o.key, err, proxy)
 	}
 	status := answer.HTTPStatusCode()
