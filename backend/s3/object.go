@@ -121,6 +121,9 @@ func (o *object) fail(what string, err error) error {
 	if code(err) == "AccessDenied" {
 		hint = "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket"
 	}
+	if in := answer.Response.Header.Get("X-Amz-Bucket-Region"); in != "" && in != o.Region {
+		hint = "; the bucket is in region " + clean.Text(in, 63, false)
+	}
 	if status == http.StatusRequestEntityTooLarge {
 		hint = fmt.Sprintf("; let the proxy pass %d bytes (client_max_body_size)%s", limits.MaxBytes, proxy)
 	}

@@ -79,6 +79,7 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 		{http.StatusForbidden, "RequestTimeTooSkewed", "RequestTimeTooSkewed", backend.ErrDenied},
 		{http.StatusBadRequest, "RequestTimeout", "RequestTimeout", backend.ErrUnavailable},
 		{http.StatusConflict, "OperationAborted", "OperationAborted", backend.ErrUnavailable},
+		{http.StatusMovedPermanently, "PermanentRedirect", "PermanentRedirect: No.; the bucket is in region eu-west-1", backend.ErrDenied},
 		{http.StatusServiceUnavailable, "SlowDown", "SlowDown", backend.ErrUnavailable},
 		{http.StatusOK, "<html>Log in</html>", "is this the address of the store?", backend.ErrDenied}, // two leaders, if it were believed
 		{http.StatusOK, `{"status":"ok"}`, "is this the address of the store?", backend.ErrDenied},
@@ -90,6 +91,9 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 				return
 			}
 			w.Header().Set("ETag", `"1"`)
+			if c.status == http.StatusMovedPermanently {
+				w.Header().Set("X-Amz-Bucket-Region", "eu-west-1")
+			}
 			w.WriteHeader(c.status)
 			if c.status == http.StatusOK { // of a gateway
 				io.WriteString(w, c.code)
