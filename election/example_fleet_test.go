@@ -66,7 +66,11 @@ func ExampleOptions_health() {
 		}
 		return nil
 	}
-	m, e := join(memory.New(), election.Options{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, Health: health})
+	m, err := election.New(memory.New().Backend(), election.Options{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, Health: health})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, _ := m.Join("billing")
 	lead, err := e.Campaign(context.Background())
 	if err != nil {
 		log.Fatal(err)
@@ -86,7 +90,14 @@ func ExampleOptions_failoverDelay() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	began := time.Now()
-	m, e := join(store, election.Options{ID: "bert", TTL: time.Minute, FailoverDelay: time.Second})
+	m, err := election.New(store.Backend(), election.Options{ID: "bert", TTL: time.Minute, FailoverDelay: time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := m.Join("billing")
+	if err != nil {
+		log.Fatal(err)
+	}
 	lead, err := e.Campaign(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -107,8 +118,15 @@ func ExampleOptions_incumbentGrace() {
 	crash(store, "anna")
 	leads := make(chan string, 2)
 	for _, id := range []string{"bert", "anna"} { // anna restarts, after bert
-		m, e := join(store, election.Options{ID: id, IncumbentGrace: time.Hour})
+		m, err := election.New(store.Backend(), election.Options{ID: id, IncumbentGrace: time.Hour})
+		if err != nil {
+			log.Fatal(err)
+		}
 		defer m.Close(ctx)
+		e, err := m.Join("billing")
+		if err != nil {
+			log.Fatal(err)
+		}
 		e.Lead(tell(leads, id))
 	}
 	fmt.Println(<-leads, "leads again")
@@ -122,8 +140,15 @@ func ExampleOptions_priority() {
 	store, ctx := memory.New(), context.Background()
 	leads := make(chan string, 2)
 	for id, priority := range map[string]int{"old version": 1, "new version": 2} {
-		m, e := join(store, election.Options{ID: id, TTL: 4 * time.Second, Priority: priority, Reclaim: 30 * time.Second})
+		m, err := election.New(store.Backend(), election.Options{ID: id, TTL: 4 * time.Second, Priority: priority, Reclaim: 30 * time.Second})
+		if err != nil {
+			log.Fatal(err)
+		}
 		defer m.Close(ctx)
+		e, err := m.Join("billing")
+		if err != nil {
+			log.Fatal(err)
+		}
 		e.Lead(tell(leads, id))
 	}
 	fmt.Println("the", <-leads, "leads")

@@ -15,12 +15,7 @@ import (
 // candidate returns a candidate on a store, as another process would be. It renews often, so that
 // examples are fast.
 func candidate(store *memory.Store, id string) (*election.Manager, *election.Election) {
-	return join(store, election.Options{ID: id, TTL: 30 * time.Second, RenewEvery: 50 * time.Millisecond})
-}
-
-// join makes a process with these options take part in an election.
-func join(store *memory.Store, o election.Options) (*election.Manager, *election.Election) {
-	m, err := election.New(store.Backend(), o)
+	m, err := election.New(store.Backend(), election.Options{ID: id, TTL: 30 * time.Second, RenewEvery: 50 * time.Millisecond})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -257,7 +252,14 @@ func ExampleOptions_observer() {
 		log.Fatal(err)
 	}
 
-	page, e := join(store, election.Options{Observer: true})
+	page, err := election.New(store.Backend(), election.Options{Observer: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := page.Join("billing")
+	if err != nil {
+		log.Fatal(err)
+	}
 	leader := make(chan string, 1)
 	stop := e.Watch(func(ev election.Event) {
 		if ev.Kind == election.Elected {
