@@ -17,10 +17,9 @@
 // A program knows the stores that it imports: backend/all for every store, or single
 // backends, so that only their clients are linked.
 //
-// [Load] reads and checks. [Config.Validate] also asks the store's package and compares
-// the timings with the store's limits. [Config.Open] starts the manager. None of them
-// needs the store to be up. A program sets what a file cannot hold (a logger, a health
-// check) on [Config].Election between Load and Open.
+// [Load] reads and checks. [Config.Validate] also asks the store's package and compares the timings with the
+// store's limits. [Config.Open] starts the manager. None of them needs the store to be up. A program sets
+// what a file cannot hold (a logger, a health check) on [Config].Election between Load and Open.
 //
 // # Environment and secrets
 //

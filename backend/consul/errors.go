@@ -17,10 +17,8 @@ import (
 )
 
 var (
-	// errConflict says that a transaction was not applied because a key has changed.
 	errConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
 
-	// errFiltered says that the servers have left out keys.
 	errFiltered = errors.New("permission denied: keys are missing in the answer")
 
 	// errForeign is the answer of who knows nothing of Consul: a gateway, with status 200.

@@ -172,6 +172,31 @@ func (p impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.next.RoundTrip(r)
 }
 
+// interrupted is a transport that does something before keys are listed.
+type interrupted struct {
+	http.RoundTripper
+	first func()
+}
+
+func (i *interrupted) RoundTrip(r *http.Request) (*http.Response, error) {
+	if first := i.first; first != nil && r.URL.Query().Has("keys") {
+		i.first = nil
+		first()
+	}
+	return i.RoundTripper.RoundTrip(r)
+}
+
+// The meta item is read before the records are counted.
+func TestTheFirstRecordThatIsMadeWhileAnotherReadsIsNoLoss(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, n := l.node(t, "a"), l.node(t, "n")
+	n.wire.next = &interrupted{n.wire.next, func() { a.Leads("first") }}
+	if seen := n.Sees("jobs"); seen.ObserveFor > 0 {
+		t.Errorf("one that was never led must be observed for %v", seen.ObserveFor)
+	}
+}
+
 // An agent allows one connection. The calls of a process share it, and its listener does without for a while.
 func TestAListenerGivesItsPlaceToARenewal(t *testing.T) {
 	t.Parallel()

@@ -41,12 +41,10 @@
 //
 // # Limits
 //
-// One Lock serves one elector; it may run again. The lock campaigns only while its elector asks.
-// A manager with a RenewEvery above 73 % of its TTL has too little left to lend: its elector stops
-// before each renewal.
-// The coordinated election of Kubernetes (Coordinated) never elects through a Lock. A machine
-// that was suspended, or a process that was stopped, may believe in its leadership for one
-// RenewDeadline longer, as any timer does; Election.Leading is right at once, and the term fences
-// writes: see [Lock.Election]. After an edit of the store by hand another process can lead up to
-// the same time before the elector has stopped.
+// One Lock serves one elector; it may run again. The lock campaigns only while its elector asks. A manager
+// with a RenewEvery above 73 % of its TTL has too little left to lend: its elector stops before each renewal.
+// The coordinated election of Kubernetes (Coordinated) never elects through a Lock. A machine that was
+// suspended, or a process that was stopped, may believe in its leadership for one RenewDeadline longer, as
+// any timer does; Election.Leading is right at once, and the term fences writes: see [Lock.Election]. After
+// an edit of the store by hand another process can lead up to the same time before the elector has stopped.
 package resourcelock
