@@ -188,6 +188,8 @@ func TestCredentialsThatAreRefusedAreNoDenialOfTheStore(t *testing.T) {
 		{http.StatusForbidden, "AccessDenied", role, "AccessDenied: signed for eu-north-1", backend.ErrDenied},
 		{http.StatusNotFound, "", role, "STS", backend.ErrDenied},
 		{http.StatusBadRequest, "Throttling", role, "Throttling: ", backend.ErrUnavailable},
+		{http.StatusBadRequest, "IDPCommunicationError", role, "IDPCommunicationError: ", backend.ErrUnavailable},
+		{http.StatusTooManyRequests, "", role, "429", backend.ErrUnavailable},
 		{0, "", "credential_process = echo SecretAccessKey: canary7f3a\n", "process provider error", backend.ErrUnavailable},
 	} {
 		source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -178,7 +178,7 @@ func (f found) Retrieve(ctx context.Context) (c aws.Credentials, err error) {
 	}
 	text, _, _ := strings.Cut(err.Error(), " output: ")
 	answer, _ := errors.AsType[*awshttp.ResponseError](err)
-	busy := retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err) == aws.TrueTernary
+	busy := retry.AddWithErrorCodes(retry.NewStandard(), "IDPCommunicationError").IsErrorRetryable(err)
 	if err = errors.New(clean.Text(text, 500, false)); answer != nil && answer.HTTPStatusCode() > 0 && !busy {
 		err = fmt.Errorf("%w: %w", backend.ErrDenied, err)
 	}
