@@ -46,7 +46,7 @@ func startGroup(t *testing.T) (group []*testbed.Server) {
 	var seeds []string
 	for i := range 3 {
 		group = append(group, testbed.StartPrimary(t, testbed.MySQL, testbed.Options{Args: []string{
-			"--plugin-load-add=group_replication.so", "--report-host=127.0.0.1",
+			"--plugin-load-add=group_replication.so", "--loose-group-replication-start-on-boot=OFF", "--report-host=127.0.0.1",
 			"--loose-group-replication-group-name=7f3a2c10-5b6d-4e8f-9a01-b2c3d4e5f607",
 			"--loose-group-replication-communication-stack=MYSQL",
 			"--loose-group-replication-consistency=BEFORE_ON_PRIMARY_FAILOVER",
