@@ -39,8 +39,7 @@ const (
 	errInsecure      = 3159
 )
 
-// Errors of a server that is read-only, and about missing rights: to tables, and of those who log in, perhaps
-// to a schema (1044).
+// Errors of a server that is read-only, and about missing rights: to tables, to log in, to a schema (1044).
 var (
 	readOnly    = []uint16{1290, 1792, 1836}
 	tableRights = []uint16{1142, 1143, 1370, 1410}
@@ -96,7 +95,8 @@ func (*driver) Fault(err error) relational.Fault {
 func isDenied(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number != 0 {
 		class := slices.Contains(deniedClasses, string(e.SQLState[:2]))
-		return class && !slices.Contains(transient, e.Number) || slices.Contains(deniedCodes, e.Number)
+		set := e.Number == 1290 && !strings.Contains(strings.ToLower(e.Message), "read") // not --read-only
+		return class && !slices.Contains(transient, e.Number) || set || slices.Contains(deniedCodes, e.Number)
 	}
 	return slices.ContainsFunc(deniedLogins, func(e error) bool { return errors.Is(err, e) }) ||
 		err != nil && (client.RefusesTLS(err.Error()) || strings.HasPrefix(err.Error(), "unknown collation"))

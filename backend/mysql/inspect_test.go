@@ -65,6 +65,8 @@ func TestTheDeniedAccountIsInTheErrorOrTheSurvey(t *testing.T) {
 		{dsn, 3161, "Storage engine InnoDB is disabled", "is disabled"},
 		{dsn, 3185, "Can't find master key from keyring", "keyring"},
 		{dsn, 4082, "Connection closed. Connection memory limit 2097152 bytes exceeded.", "exceeded."},
+		{dsn, 1290, "The MariaDB server is running with the NO_ENGINE_SUBSTITUTION option so it cannot execute this statement", "this statement"},
+		{dsn, 1290, "The MySQL server is running with the --skip-grant-tables option so it cannot execute this statement", "this statement"},
 		{dsn, 1184, "Aborted connection 7 (init_connect command failed)", "(init_connect command failed)"},
 		{dsn, errUnknownColumn, "Unknown column", "the table is not the one that \"elect schema\" prints"},
 		{dsn, errInsecure, "Connections using insecure transport are prohibited", "; set tls=true in the DSN"},
@@ -73,6 +75,11 @@ func TestTheDeniedAccountIsInTheErrorOrTheSurvey(t *testing.T) {
 		s := &relational.Survey{Account: account(c.dsn, "%")}
 		if err := d.FailWith(&mysql.MySQLError{Number: c.number, Message: c.message}, s); !errors.Is(err, backend.ErrDenied) || !strings.HasSuffix(err.Error(), c.says) {
 			t.Errorf("%d %s: %v; want it to end in %s", c.number, c.message, err, c.says)
+		}
+	}
+	for _, option := range []string{"--read-only", "--super-read-only", "--read-only (super)", "READ_ONLY"} { // which a failover ends
+		if isDenied(&mysql.MySQLError{Number: 1290, Message: "The server is running with the " + option + " option"}) {
+			t.Errorf("%s is denied; want ErrUnavailable", option)
 		}
 	}
 }
