@@ -374,6 +374,16 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 		if err := preflight(t, kept); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS `"+l.Name+"`.`fresh_item`") {
 			t.Errorf("with KeepSchema and no table: %v", err)
 		}
+		down := backendOn(t, Options{Config: clone(c, func(c *mysql.Config) { c.Addr = "127.0.0.1:1" }), Prefix: prefix})
+		if err := down.Prepare(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("on a server that is down: %v; it must be tried again", err)
+		}
+		if l.kind == testbed.MariaDB { // MySQL is told when it starts
+			other := backendOn(t, Options{Config: clone(l.Admin, func(c *mysql.Config) { c.Params = map[string]string{"enforce_storage_engine": "'Aria'"} }), Prefix: prefix})
+			if err := other.Prepare(t.Context()); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "NO_ENGINE_SUBSTITUTION") {
+				t.Errorf("with another engine: %v; want ErrDenied, and why", err)
+			}
+		}
 		errs := make(chan error)
 		for range 8 {
 			b := backendOn(t, Options{Config: c, Prefix: prefix})

@@ -135,6 +135,12 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 	if got := db.Value(t, "SELECT coalesce(to_regclass('election_item')::text, 'none')"); got != "none" {
 		t.Fatalf("with KeepSchema there is %s", got)
 	}
+	if err := backendOn(t, Options{DSN: db.DSN("127.0.0.1:1")}).Prepare(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("on a server that is down: %v; it must be tried again", err)
+	}
+	if err := backendOn(t, Options{DSN: db.DSN("") + "&options=-cdefault_tablespace%3Dgone"}).Prepare(t.Context()); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("without its tablespace: %v; want ErrDenied, and why", err)
+	}
 	errs := make(chan error)
 	for range 8 {
 		b := backendOn(t, Options{DSN: db.DSN("")})

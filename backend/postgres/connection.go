@@ -174,7 +174,7 @@ func (*driver) Fault(err error) relational.Fault {
 	return relational.Fault{
 		Denied:      isDenied(err),
 		MayNotWrite: c == noRight || c == readOnly,
-		Lacks:       c == noRight || c == undefinedTable,
+		Lacks:       c == noRight || c == undefinedTable || c == "3F000",
 		OfOneChange: slices.Contains(ofOneChange, c), // or a deadlock, or its size
 		Soon:        c == uniqueViolation,            // somebody has just made the row
 	}

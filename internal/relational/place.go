@@ -3,6 +3,7 @@ package relational
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -177,11 +178,12 @@ func (b *Backend) Prepare(ctx context.Context) error {
 		return nil
 	}
 	s, err := d.Dialect.Survey(ctx)
-	if err != nil || len(s.Found) > 0 && (d.Table.Schema == "" || slices.Contains(s.Found, d.Table.Schema)) {
-		return nil
+	missing := len(s.Found) == 0 || d.Table.Schema != "" && !slices.Contains(s.Found, d.Table.Schema)
+	if err == nil && missing {
+		err = d.create(ctx, &s)
 	}
-	if err := d.create(ctx, &s); err != nil && !d.Dialect.Fault(err).Denied {
-		return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err))
+	if err != nil && !d.Dialect.Fault(err).Lacks && !errors.Is(err, backend.ErrDenied) {
+		return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err)) // it may succeed when it is tried again
 	}
-	return nil
+	return nil // who may not create it, or does not know where, is told by readings what is to be done
 }
