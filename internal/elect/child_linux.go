@@ -113,12 +113,13 @@ func killOrphans(spared int) {
 		list, err := descendants(os.Getpid())
 		left := err != nil
 		for _, p := range list {
-			switch {
-			case p.pid == spared:
+			if p.pid == spared {
 				continue
-			case !p.zombie:
+			}
+			if !p.zombie {
 				syscall.Kill(p.pid, syscall.SIGKILL)
-			case p.parent == os.Getpid():
+			}
+			if p.parent == os.Getpid() {
 				syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 			}
 			left = true

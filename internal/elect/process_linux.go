@@ -54,17 +54,21 @@ type process struct {
 // descendants returns the descendants of a process, zombies included. It fails if one may be missing, since
 // too many files are open, say.
 func descendants(pid int) (list []process, err error) {
-	var all []process
+	read := func(name string) []byte {
+		text, unread := os.ReadFile(name)
+		if errno, _ := errors.AsType[syscall.Errno](unread); errno.Temporary() || errno == syscall.ENOMEM {
+			err = unread
+		}
+		return text
+	}
+	all := map[int]process{}
 	entries, err := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, notOne := strconv.Atoi(e.Name())
 		if notOne != nil {
 			continue
 		}
-		stat, unread := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if errno, _ := errors.AsType[syscall.Errno](unread); errno.Temporary() || errno == syscall.ENOMEM {
-			err = unread
-		}
+		stat := read("/proc/" + e.Name() + "/stat")
 		// The name, in parentheses, may contain any character. State and parent follow it, and the number of
 		// threads. A process whose first thread has ended has the state of a zombie while others run.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -73,8 +77,22 @@ func descendants(pid int) (list []process, err error) {
 		}
 		parent, _ := strconv.Atoi(string(fields[1]))
 		threads, _ := strconv.Atoi(string(fields[17]))
-		all = append(all, process{pid, parent, fields[0][0] == 'Z' && threads < 2})
+		all[pid] = process{pid, parent, fields[0][0] == 'Z' && threads < 2}
 	}
+
+	// With hidepid= /proc does not show processes that this one may not trace: programs that nobody may read,
+	// and other users'. Those that they have started become this one's own, and are found, when they are killed.
+	tasks := fmt.Sprintf("/proc/%d/task/", pid)
+	threads, _ := os.ReadDir(tasks)
+	for _, t := range threads {
+		for _, child := range bytes.Fields(read(tasks + t.Name() + "/children")) {
+			child, _ := strconv.Atoi(string(child))
+			if _, shown := all[child]; !shown {
+				all[child] = process{child, pid, false}
+			}
+		}
+	}
+
 	known := map[int]bool{pid: true}
 	for added := true; added; {
 		added = false

@@ -84,3 +84,43 @@ func TestElectReportsAProcessItMayNotKill(t *testing.T) {
 	}
 	m.code()
 }
+
+// A /proc that is mounted with hidepid, as by systemd's ProtectProc=, hides programs that nobody may read, and other
+// users' from a root that may not trace.
+func TestAHiddenDescendantIsKilled(t *testing.T) {
+	asUser := []string{"--reuid=65534", "--regid=65534", "--clear-groups"}
+	byTerm := func(m *member) { m.Process.Signal(syscall.SIGTERM) }
+	for name, x := range map[string]struct {
+		hidepid, job string
+		user         []string // setpriv's arguments
+		end          func(m *member)
+	}{
+		"a program that nobody may read": {"2", "./sleep 300", asUser, byTerm},
+		"after kill -9 of the guard":     {"2", "./sleep 300", asUser, func(m *member) { signalTo(m, "elect-guard", syscall.SIGKILL); byTerm(m) }},
+		"another user":                   {"4", "setpriv --reuid=65533 sleep 300", []string{"--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"}, byTerm},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, env := asNobody(t)
+			sleep, err := exec.LookPath("sleep")
+			testbed.NoError(t, err)
+			install(t, sleep, filepath.Join(dir, "sleep"), 0o711)
+			m := program(t, env, "unshare", append(append([]string{"--mount", "sh", "-c", "mount -t proc -o hidepid=" + x.hidepid + ` proc /proc && exec setpriv "$@"`, "sh"},
+				x.user...), "./elect", "run", "job", "--stop-timeout", "100ms", "--", "sh", "-c", "setsid "+x.job+" & wait")...)
+			m.Dir = dir
+			m.run()
+			var hidden int
+			testbed.Eventually(t, patience, "the descendant runs", func() error {
+				if hidden = m.descendants()["sleep"]; hidden == 0 {
+					return os.ErrNotExist
+				}
+				return nil
+			})
+			x.end(m)
+			m.code()
+			if err := syscall.Kill(hidden, syscall.SIGKILL); err != syscall.ESRCH {
+				t.Errorf("elect has ended, and what it could not see lived on (%v):\n%s", err, m.output.String())
+			}
+		})
+	}
+}
