@@ -125,11 +125,9 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 func (b *Backend) release(ctx context.Context, h *backend.Held, nonce backend.Nonce) error {
 	_, _, err := b.update(ctx, h.Election, func(s *state) (edit, error) {
 		switch {
-		case s.lease == nil: // what is still on its way requires the UID
-			return nil, nil
 		case s.Holder.Nonce == nonce && (h.Term == 0 || h.Term == s.Term):
 			return s.vacated(h.End).put, nil
-		case h.Term == 0: // what is on its way requires the version that the Lease has now, or an earlier one
+		case h.Term == 0 && s.lease != nil: // what is on its way requires this UID, and version or an earlier one
 			return touch, nil
 		}
 		return nil, nil

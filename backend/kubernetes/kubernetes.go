@@ -106,11 +106,9 @@ func Open(o Options) (*Backend, error) {
 }
 
 func open(o Options) (*Backend, error) {
-	prefix := o.Prefix
-	valid := prefix == "" || len(prefix) <= 60 && subdomain(prefix+"x")
-	if !valid || strings.HasPrefix(prefix, "go-election") {
+	if len(o.Prefix) > 60 || !subdomain(o.Prefix+"x") || strings.HasPrefix(o.Prefix, "go-election") {
 		return nil, fmt.Errorf("prefix is %.80q; it must be up to 60 lower-case letters, digits, - and ., "+
-			"and begin with a letter or digit, but not with go-election", prefix)
+			"and begin with a letter or digit, but not with go-election", o.Prefix)
 	}
 	if o.Config != nil && o.Kubeconfig+o.Context != "" {
 		return nil, errors.New("kubeconfig or context is set together with Config")
@@ -185,8 +183,11 @@ var (
 
 // conflict reports whether a write was refused because the Lease is not as it was read.
 func conflict(err error) bool {
-	return api.IsConflict(err) || api.IsAlreadyExists(err) || errors.Is(err, errLed)
+	return (api.IsConflict(err) || api.IsAlreadyExists(err)) && !byPolicy(err) || errors.Is(err, errLed)
 }
+
+// byPolicy reports whether a webhook or policy has denied a request, with a status that somebody has chosen.
+func byPolicy(err error) bool { return strings.Contains(err.Error(), " denied ") }
 
 // unusable matches what client-go says of a command for credentials that cannot be run.
 var unusable = regexp.MustCompile("credential plugin that is not installed|cannot support interactive mode")
@@ -242,7 +243,7 @@ func (b *Backend) fail(err error) error {
 	case api.IsForbidden(err) && strings.Contains(err.Error(), ` resource "leases" in `): // no quota
 		hint = "; an administrator can grant what is needed: kubectl create role election -n " + b.namespace +
 			" --resource=leases.coordination.k8s.io --verb=get,list,watch,create,update,delete"
-	case api.IsUnauthorized(err):
+	case api.IsUnauthorized(err) && !byPolicy(err):
 		hint = "; renew the token or certificate of this process: its files are read again"
 	case strings.Contains(err.Error(), fullEtcd):
 		hint = "; compact and defragment the cluster's etcd, then: etcdctl alarm disarm"

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -154,19 +153,31 @@ func TestAnErrorNamesTheCommandForCredentials(t *testing.T) {
 	}
 }
 
-// The etcd of the cluster has reached its quota: it can be read, and an administrator must act.
-func TestAFullEtcdOfTheClusterIsDenied(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusInternalServerError)
-		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcdserver: mvcc: database space exceeded","code":500}`)
-	}))
-	defer server.Close()
-	b, err := Open(Options{Config: &rest.Config{Host: server.URL}})
-	testbed.NoError(t, err)
-	_, err = b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "etcdctl alarm disarm") {
-		t.Errorf("%v; want ErrDenied with what to do", err)
+// The etcd of the cluster has reached its quota: it can be read, and an administrator must act. What a policy denies has the
+// status that its author has chosen: the token is right, and nobody else has written.
+func TestARefusalIsWhatItsMessageSays(t *testing.T) {
+	for _, c := range []struct {
+		code              int
+		says, hint, falsy string
+		class             error
+	}{
+		{http.StatusInternalServerError, "etcdserver: mvcc: database space exceeded", "etcdctl alarm disarm", "-", backend.ErrDenied},
+		{http.StatusUnauthorized, "ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no", "", "renew", backend.ErrDenied},
+		{http.StatusConflict, `admission webhook "x" denied the request: no`, "", "-", backend.ErrUnavailable},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(c.code)
+			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"code":%d}`, c.says, c.code)
+		}))
+		defer server.Close()
+		b, err := Open(Options{Config: &rest.Config{Host: server.URL}})
+		testbed.NoError(t, err)
+		_, err = b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+		if text := fmt.Sprint(err); !errors.Is(err, c.class) || !strings.Contains(text, c.says) ||
+			!strings.Contains(text, c.hint) || strings.Contains(text, c.falsy) || conflict(err) {
+			t.Errorf("%v; want %v with what to do, and nobody else's write", err, c.class)
+		}
 	}
 }
 

@@ -36,13 +36,12 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 	if err != nil {
 		return nil, err
 	}
-	if !equality.Semantic.DeepEqual(l.Spec, written.Spec) {
-		return nil, errMangled
-	}
+	same := equality.Semantic.DeepEqual(l.Spec, written.Spec)
 	for key, text := range l.Annotations {
-		if written.Annotations[key] != text {
-			return nil, errMangled
-		}
+		same = same && written.Annotations[key] == text
+	}
+	if !same {
+		return nil, errMangled
 	}
 
 	o := newObject(written, time.Now())
