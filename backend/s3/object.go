@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -118,21 +119,21 @@ func (o *object) fail(what string, err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorMessage() != text { // or the SDK's
 		text, hint = api.ErrorCode()+": "+api.ErrorMessage(), ""
 	}
-	if code(err) == "AccessDenied" {
-		hint = "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket"
-	}
-	if in := answer.Response.Header.Get("X-Amz-Bucket-Region"); in != "" && in != o.Region {
-		hint = "; the bucket is in region " + clean.Text(in, 63, false)
-	}
-	if status == http.StatusRequestEntityTooLarge {
+	switch in := answer.Response.Header.Get("X-Amz-Bucket-Region"); {
+	case status == http.StatusRequestEntityTooLarge:
 		hint = fmt.Sprintf("; let the proxy pass %d bytes (client_max_body_size)%s", limits.MaxBytes, proxy)
+	case in != "" && in != o.Region:
+		hint = "; the bucket is in region " + clean.Text(in, 63, false)
+	case code(err) == "AccessDenied":
+		hint = "; allow s3:GetObject and s3:PutObject on the prefix, and s3:ListBucket on the bucket"
 	}
 	if status == 400 || status == 401 || status == 403 {
 		o.api.Options().Credentials.(*aws.CredentialsCache).Invalidate() // their file may be another one
 	}
 	passing := []string{"RequestTimeout", "OperationAborted", "ConditionalRequestConflict"}
 	failing := status >= 500 && status != 501 && status != 507
-	if failing || status == 408 || status == 429 || slices.Contains(passing, code(err)) {
+	_, busy := retry.DefaultThrottleErrorCodes[code(err)] // some with status 400, as KMS has it
+	if failing || busy || status == 408 || status == 429 || slices.Contains(passing, code(err)) {
 		class, hint = backend.ErrUnavailable, proxy
 	}
 	return fmt.Errorf("%w: %s %q: %d %s%s", class, what, o.key, status, clean.Text(text, 300, false), hint)

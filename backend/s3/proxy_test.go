@@ -78,6 +78,7 @@ func TestARefusedWriteIsClassedByItsCode(t *testing.T) {
 		{http.StatusForbidden, "QuotaExceeded", "QuotaExceeded: No.", backend.ErrDenied}, // of Ceph
 		{http.StatusForbidden, "RequestTimeTooSkewed", "RequestTimeTooSkewed", backend.ErrDenied},
 		{http.StatusBadRequest, "RequestTimeout", "RequestTimeout", backend.ErrUnavailable},
+		{http.StatusBadRequest, "ThrottlingException", "ThrottlingException", backend.ErrUnavailable}, // of KMS
 		{http.StatusConflict, "OperationAborted", "OperationAborted", backend.ErrUnavailable},
 		{http.StatusMovedPermanently, "PermanentRedirect", "PermanentRedirect: No.; the bucket is in region eu-west-1", backend.ErrDenied},
 		{http.StatusServiceUnavailable, "SlowDown", "SlowDown", backend.ErrUnavailable},
@@ -177,9 +178,11 @@ func TestALeaderLeadsOnWhileItsCredentialsAreNotRenewed(t *testing.T) {
 	}
 }
 
+// role is a profile with the credentials of a role, which STS gives out.
+const role = "role_arn = arn:aws:iam::123456789012:role/x\nsource_profile = base\n[profile base]\naws_access_key_id = a\naws_secret_access_key = b\n"
+
 // Who gives out credentials may refuse, too. That is no refusal of the store, and what a program prints may be the secret.
 func TestCredentialsThatAreRefusedAreNoDenialOfTheStore(t *testing.T) {
-	const role = "role_arn = arn:aws:iam::123456789012:role/x\nsource_profile = base\n[profile base]\naws_access_key_id = a\naws_secret_access_key = b\n"
 	for _, c := range []struct {
 		status             int
 		code, config, says string
@@ -209,6 +212,36 @@ func TestCredentialsThatAreRefusedAreNoDenialOfTheStore(t *testing.T) {
 			strings.ContainsAny(text, "\n") || strings.Contains(text, "canary") || strings.Contains(text, "s3:GetObject") || strings.Contains(text, "address of") {
 			t.Errorf("%q; want %v with %q, no secret, and no hint about the store", text, c.class, c.says)
 		}
+	}
+}
+
+// The clock of this host is two hours ahead. STS, which says so in its own words, is asked again with the right time, and
+// what it gives out is not over at once: each request would ask for more.
+func TestAHostWhoseClockIsAheadHasCredentials(t *testing.T) {
+	var asked atomic.Int32
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		now := time.Now().Add(-2 * time.Hour).UTC()
+		w.Header().Set("Date", now.Format(http.TimeFormat))
+		if at, _ := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date")); at.Sub(now).Abs() > 15*time.Minute {
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>Signature not yet current</Message></Error></ErrorResponse>")
+			return
+		}
+		fmt.Fprintf(w, "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>c</AccessKeyId><SecretAccessKey>d</SecretAccessKey>"+
+			"<SessionToken>e</SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>", now.Add(time.Hour).Format(time.RFC3339))
+	}))
+	defer source.Close()
+	store := httptest.NewServer(newMemory())
+	defer store.Close()
+	file := filepath.Join(t.TempDir(), "config")
+	testbed.NoError(t, os.WriteFile(file, []byte("[default]\n"+role), 0o600))
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_CONFIG_FILE": file, "AWS_ENDPOINT_URL_STS": source.URL} {
+		t.Setenv(name, value)
+	}
+	testbed.NoError(t, open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true}).Prepare(t.Context()))
+	if n := asked.Load(); n != 2 {
+		t.Errorf("STS was asked %d times; want once with the wrong time, and once with the right one", n)
 	}
 }
 

@@ -156,7 +156,7 @@ func connect(o Options) (*object, error) {
 func load(ctx context.Context, region string) (aws.Config, error) {
 	quick := awshttp.NewBuildableClient().WithTimeout(2 * time.Second) // all calls wait for credentials
 	again := retry.AddWithMaxAttempts(retry.AddWithMaxBackoffDelay(aws.NopRetryer{}, time.Millisecond), 2)
-	again = retry.AddWithErrorCodes(again, "RequestTimeTooSkewed") // then it knows the store's
+	again = retry.AddWithErrorCodes(again, "RequestTimeTooSkewed", "SignatureDoesNotMatch") // as STS says it
 	return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithHTTPClient(quick),
 		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = quick }),
 		config.WithRetryer(func() aws.Retryer { return again }),
@@ -174,6 +174,9 @@ func (f found) Retrieve(ctx context.Context) (c aws.Credentials, err error) {
 		c, err = now.Credentials.Retrieve(ctx)
 	}
 	if err == nil {
+		if time.Until(c.Expires) < time.Minute { // by a clock that is ahead: each request would ask again
+			c.Expires = time.Now().Add(2 * time.Minute)
+		}
 		return c, nil
 	}
 	text, _, _ := strings.Cut(err.Error(), " output: ")
