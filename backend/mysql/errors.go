@@ -60,7 +60,7 @@ var (
 		1021, 1026, 1030, 1034, 1036, 1114, 1194, 1195, 1874, 1881, // the disk, and a damaged table or server
 		1267, 1270, 1271, 1366, // text
 		167, 1265, 1364, 1442, 1449, 1644, 3819, // somebody's columns, constraints and triggers
-		1153, errInsecure, errStatementLog, 3098, 3161, 3185, 4082, // settings of the server
+		1153, errInsecure, errStatementLog, 3098, 3161, 3185, 4082, 4501, // settings of the server or Router
 	}, rights)
 
 	// These are of such a class, and go away: another process has made the row, or a limit is reached.
@@ -146,8 +146,9 @@ func (d *driver) Hint(err error, s *relational.Survey) string {
 	case is(err, tableRights...):
 		return grantHint(memberRights, table, who)
 	case is(err, errStatementLog):
-		return "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: " +
-			"SET GLOBAL binlog_format = 'ROW';"
+		return "; binlog_format STATEMENT cannot log what is written: SET GLOBAL binlog_format = 'ROW';"
+	case is(err, 4501):
+		return "; use a port of MySQL Router that shares no connections: 6446 as a rule"
 	}
 	return ""
 }

@@ -67,6 +67,7 @@ func TestTheDeniedAccountIsInTheErrorOrTheSurvey(t *testing.T) {
 		{dsn, 4082, "Connection closed. Connection memory limit 2097152 bytes exceeded.", "exceeded."},
 		{dsn, 1290, "The MariaDB server is running with the NO_ENGINE_SUBSTITUTION option so it cannot execute this statement", "this statement"},
 		{dsn, 1290, "The MySQL server is running with the --skip-grant-tables option so it cannot execute this statement", "this statement"},
+		{dsn, 4501, "Multi-Statements are forbidden if connection-sharing is enabled.", "; use a port of MySQL Router that shares no connections: 6446 as a rule"},
 		{dsn, 1184, "Aborted connection 7 (init_connect command failed)", "(init_connect command failed)"},
 		{dsn, errUnknownColumn, "Unknown column", "the table is not the one that \"elect schema\" prints"},
 		{dsn, errInsecure, "Connections using insecure transport are prohibited", "; set tls=true in the DSN"},

@@ -70,8 +70,7 @@ func init() {
 	})
 }
 
-// Open checks o and returns a Backend. The server may be down: the first call connects to it.
-// Errors are of class [backend.ErrInvalid].
+// Open checks o and returns a Backend, or [backend.ErrInvalid]. The first call connects to the server.
 func Open(o Options) (*Backend, error) {
 	d, err := newDriver(o)
 	if err != nil {
@@ -84,7 +83,6 @@ func Open(o Options) (*Backend, error) {
 	return &Backend{relational.NewBackend(leases, &d.Driver), d}, nil
 }
 
-// unconnected returns a driver without connections.
 func unconnected(schema, prefix string) (*driver, error) {
 	t, err := relational.NewTable("`", "A-Za-z", schema, prefix)
 	d := &driver{Driver: relational.Driver{Name: Name, Table: t, MinTTL: minTTL}}

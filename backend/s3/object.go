@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -130,10 +129,9 @@ func (o *object) fail(what string, err error) error {
 	if status == 400 || status == 401 || status == 403 {
 		o.api.Options().Credentials.(*aws.CredentialsCache).Invalidate() // their file may be another one
 	}
-	passing := []string{"RequestTimeout", "OperationAborted", "ConditionalRequestConflict"}
+	busy := retry.AddWithErrorCodes(retry.NewStandard(), "OperationAborted", "ConditionalRequestConflict")
 	failing := status >= 500 && status != 501 && status != 507
-	_, busy := retry.DefaultThrottleErrorCodes[code(err)] // some with status 400, as KMS has it
-	if failing || busy || status == 408 || status == 429 || slices.Contains(passing, code(err)) {
+	if failing || status == 408 || status == 429 || busy.IsErrorRetryable(err) { // KMS's have status 400
 		class, hint = backend.ErrUnavailable, proxy
 	}
 	return fmt.Errorf("%w: %s %q: %d %s%s", class, what, o.key, status, clean.Text(text, 300, false), hint)

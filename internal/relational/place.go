@@ -177,6 +177,9 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	if d.KeepSchema {
 		return nil
 	}
+	if _, err := d.Read(ctx, nil); err == nil {
+		return nil // there is one
+	}
 	s, err := d.Dialect.Survey(ctx)
 	missing := len(s.Found) == 0 || d.Table.Schema != "" && !slices.Contains(s.Found, d.Table.Schema)
 	if err == nil && missing {
