@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // listenPause is how long nobody listens after a call has needed the connection of a query.
@@ -53,10 +54,7 @@ func (d *driver) Listen(ctx context.Context, _ uint64, _ []lease.Item, on lease.
 		case now == before, !tooMany && now > before && len(items) == 0:
 			// Nothing has happened for a while, or a proxy does not let the query wait. While there is no
 			// record, every write in Consul answers it.
-			select {
-			case <-time.After(time.Until(began.Add(time.Second))):
-			case <-ctx.Done():
-			}
+			client.Pause(ctx, time.Until(began.Add(time.Second)))
 			continue
 		case tooMany, now < before: // a deletion was forgotten, or a snapshot restored
 			items = nil

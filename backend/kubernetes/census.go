@@ -10,6 +10,8 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A census is what one Lease of a fleet says: which elections were ever led, and the greatest TTL that was
@@ -94,9 +96,8 @@ func (b *Backend) writeCensus(ctx context.Context, election, missing string, ttl
 			return err
 		}
 
-		select { // many processes may write it
-		case <-time.After(rand.N(time.Duration(min(try, 10)) * 10 * time.Millisecond)):
-		case <-ctx.Done():
+		// Many processes may write it.
+		if !client.Pause(ctx, rand.N(time.Duration(min(try, 10))*10*time.Millisecond)) {
 			return ctx.Err()
 		}
 		if err := b.get(ctx, b.names.census()); err != nil {

@@ -11,6 +11,7 @@ import (
 	events "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A watch is a stream of all changes of Leases in the namespace, but of those of members. It goes on
@@ -53,10 +54,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		case ended:
 			return w.err
 		case renewed:
-			select {
-			case <-time.After(20 * time.Millisecond): // for renewals of other elections
-			case <-ctx.Done():
-			}
+			client.Pause(ctx, 20*time.Millisecond) // for renewals of other elections
 			return nil
 		}
 		select {

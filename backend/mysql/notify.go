@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A process that waits for changes runs a statement that waits for a named lock, which a connection of its
@@ -131,10 +132,7 @@ func (d *driver) waitWhileWanted() {
 		if err == nil {
 			return
 		}
-		select {
-		case <-time.After(listenOn):
-		case <-d.Context.Done():
-		}
+		client.Pause(d.Context, listenOn)
 	}
 }
 

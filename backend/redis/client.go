@@ -56,7 +56,7 @@ func (d *driver) connect(o Options) error {
 		own := clientOptions(addresses[0], o.Username, d.password.Get(), dial)
 		own.DB = o.DB
 		if listens {
-			own.Dialer = quiet(dial)
+			own.Dialer = client.Quiet(dial)
 		}
 		return goredis.NewClient(own)
 	}
@@ -67,7 +67,7 @@ func (d *driver) connect(o Options) error {
 }
 
 // clientOptions are those of a client that neither repeats requests nor says CLIENT SETNAME, a right.
-func clientOptions(address, username, password string, dial dialFunc) *goredis.Options {
+func clientOptions(address, username, password string, dial client.Dial) *goredis.Options {
 	return &goredis.Options{
 		Addr: address, Username: username, Password: password,
 		Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRetries: -1,
@@ -95,23 +95,11 @@ func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 			return nil, err
 		}
 		// It takes a moment until the server sees that a connection has ended.
-		if !d.giveWay() || !pause(ctx, 100*time.Millisecond) {
+		if !d.giveWay() || !client.Pause(ctx, 100*time.Millisecond) {
 			return nil, fmt.Errorf("the server closes connections: it is full, or in protected-mode: %w", err)
 		}
 	}
 }
-
-// pause returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // use has the driver use a client of the program. That has a pool of its own, and nobody closes it.
 func (d *driver) use(given goredis.UniversalClient) error {

@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // A listener is a subscription, on a connection of its own that stays open between calls of Listen.
@@ -78,7 +79,7 @@ func (d *driver) listen(after uint64) (l *listener, next notice, changed <-chan 
 // hear notes what has changed, until the connection breaks. What was missed before it was made counts as a
 // change, too. It begins after a while.
 func (d *driver) hear(l *listener, after time.Duration) {
-	pause(d.ctx, after)
+	client.Pause(d.ctx, after)
 	for l.err = l.sub.Subscribe(d.ctx, d.channel()); l.err == nil; {
 		var message any
 		if message, l.err = l.sub.ReceiveTimeout(d.ctx, noEnd); l.err == nil {

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/go-election/go-election/internal/client"
 )
 
 // noSentinel begins what Sentinels say, which is not said by the server.
@@ -20,12 +23,12 @@ const noSentinel = "no Sentinel has named the master"
 type sentinel func() *goredis.SentinelClient
 
 // dialMaster returns what dials the master, and follows the Sentinels from the first time on.
-func (d *driver) dialMaster(dial dialFunc, o Options, addresses []string) dialFunc {
+func (d *driver) dialMaster(dial client.Dial, o Options, addresses []string) client.Dial {
 	var sentinels []sentinel
 	for _, address := range addresses {
 		sentinels = append(sentinels, func() *goredis.SentinelClient {
 			d.sentinelPassword.ReadAgain(o.SentinelPasswordFile)
-			own := clientOptions(address, o.SentinelUsername, d.sentinelPassword.Get(), quiet(dial))
+			own := clientOptions(address, o.SentinelUsername, d.sentinelPassword.Get(), client.Quiet(dial))
 			return goredis.NewSentinelClient(own)
 		})
 	}
@@ -44,7 +47,8 @@ func (d *driver) dialMaster(dial dialFunc, o Options, addresses []string) dialFu
 	}
 }
 
-// find returns the address of the master, as the Sentinel says that answers first.
+// find returns the address of the master, as most Sentinels say. One of them may have been started with the
+// configuration of long ago. Those that hang have a second from the first answer.
 func find(ctx context.Context, master string, sentinels []sentinel) (string, error) {
 	type answer struct {
 		address []string
@@ -61,12 +65,26 @@ func find(ctx context.Context, master string, sentinels []sentinel) (string, err
 	}
 
 	var errs []error
-	for range sentinels {
-		a := <-answers
-		if len(a.address) == 2 {
-			return net.JoinHostPort(a.address[0], a.address[1]), nil
+	var late <-chan time.Time
+	best, named := "", make(map[string]int)
+	for n := 0; n < len(sentinels) && 2*named[best] <= len(sentinels); n++ {
+		select {
+		case a := <-answers:
+			if len(a.address) != 2 {
+				errs = append(errs, a.err)
+				continue
+			}
+			address := net.JoinHostPort(a.address[0], a.address[1])
+			if named[address]++; named[address] > named[best] {
+				best = address
+			}
+			late = cmp.Or(late, time.After(time.Second))
+		case <-late:
+			return best, nil
 		}
-		errs = append(errs, a.err)
+	}
+	if best != "" {
+		return best, nil
 	}
 	return "", fmt.Errorf("%s: %v", noSentinel, errors.Join(errs...))
 }
@@ -79,7 +97,7 @@ func refusedBySentinels(text string) bool {
 
 // follow leaves all connections when a Sentinel names another master, since the old one may still answer.
 func (d *driver) follow(master string, connect sentinel) {
-	for again := true; again; again = pause(d.ctx, 5*time.Second) {
+	for again := true; again; again = client.Pause(d.ctx, 5*time.Second) {
 		c := connect()
 		sub := c.Subscribe(d.ctx, "+switch-master")
 		stop := context.AfterFunc(d.ctx, func() { sub.Close() })
@@ -100,39 +118,3 @@ func (d *driver) follow(master string, connect sentinel) {
 
 // noEnd is how long a subscription may be silent.
 const noEnd = 365 * 24 * time.Hour
-
-// A quietConn breaks as if no message had come in time: go-redis prints other errors to stderr.
-type quietConn struct{ net.Conn }
-
-// quiet makes quietConns of what dial returns.
-func quiet(dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return quietConn{c}, nil
-	}
-}
-
-func (c quietConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if err != nil {
-		err = quietError{err}
-	}
-	return n, err
-}
-
-// Write says nothing of an error: the next Read does, which would wait for ever if SUBSCRIBE was not sent.
-func (c quietConn) Write(b []byte) (int, error) {
-	if _, err := c.Conn.Write(b); err != nil {
-		c.Close()
-	}
-	return len(b), nil
-}
-
-type quietError struct{ error }
-
-func (e quietError) Unwrap() error { return e.error }
-func (quietError) Timeout() bool   { return true }
-func (quietError) Temporary() bool { return false }

@@ -307,7 +307,8 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	}
 	settled(t, master, o)
 	o.Addresses, o.Master = nil, "mymaster"
-	for _, s := range startSentinels(t, master) {
+	sentinels := startSentinels(t, master)
+	for _, s := range sentinels {
 		o.Addresses = append(o.Addresses, s.Options().Addr)
 		testbed.NoError(t, s.Do(t.Context(), "ACL", "SETUSER", "watcher", "reset", "resetchannels", "on", ">canary-of-sentinels",
 			"allchannels", "+hello", "+subscribe", "+sentinel|get-master-addr-by-name").Err())
@@ -323,6 +324,16 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 		}
 	}
 	o.Master, o.SentinelPassword = "mymaster", "canary-of-sentinels"
+	stale := sentinels[0] // was started with the configuration of long ago: its master is gone, and it hears of no other one
+	testbed.NoError(t, stale.Do(t.Context(), "SENTINEL", "REMOVE", "mymaster").Err())
+	testbed.NoError(t, stale.Do(t.Context(), "SENTINEL", "MONITOR", "mymaster", "127.0.0.1", "1", "2").Err())
+	for range 20 {
+		c := open(t, o).newClient(false)
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Fatalf("one of three Sentinels names a master that is gone: %v", err)
+		}
+		c.Close()
+	}
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
 	lead, err := a.Campaign(t.Context())
 	testbed.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/register"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // Prepare implements [backend.Preparer]: writers race on a scratch object. It costs about twenty requests.
@@ -122,9 +123,7 @@ func (o *object) write(ctx context.Context, version string, n int) (int, error) 
 				if errs[i] = err; !errors.Is(err, backend.ErrUnavailable) {
 					return
 				}
-				select {
-				case <-time.After(rand.N(time.Second)):
-				case <-ctx.Done():
+				if !client.Pause(ctx, rand.N(time.Second)) {
 					return
 				}
 			}

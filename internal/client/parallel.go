@@ -1,6 +1,10 @@
 package client
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // InParallel calls f for 0 to n−1, a number of them at once.
 func InParallel(n, atOnce int, f func(i int)) {
@@ -14,4 +18,14 @@ func InParallel(n, atOnce int, f func(i int)) {
 		})
 	}
 	all.Wait()
+}
+
+// Pause waits. It returns false if ctx has ended.
+func Pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

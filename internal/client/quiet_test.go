@@ -1,4 +1,4 @@
-package redis
+package client
 
 import (
 	"context"
@@ -12,7 +12,7 @@ func TestASubscriptionThatWasNotSentEnds(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
 	defer there.Close()
-	c, err := quiet(func(context.Context, string, string) (net.Conn, error) { return here, nil })(t.Context(), "", "")
+	c, err := Quiet(func(context.Context, string, string) (net.Conn, error) { return here, nil })(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
