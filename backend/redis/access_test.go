@@ -212,8 +212,8 @@ func TestTLSAndPasswords(t *testing.T) {
 	}
 	plain := good
 	plain.CAFile = ""
-	if _, err := open(t, plain).Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || strings.Contains(err.Error(), secret) {
-		t.Errorf("without TLS: %v", err)
+	if _, err := open(t, plain).Read(t.Context(), nil); !errors.Is(err, backend.ErrUnavailable) || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "wants TLS") {
+		t.Errorf("without TLS: %v; want ErrUnavailable, and that the server may want it", err)
 	}
 }
 
@@ -289,6 +289,15 @@ func TestAClusterKeepsAllKeysOnOneMaster(t *testing.T) {
 	})
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { client.Close() })
+	server.AddUser(t, "app", "secret", "+hello")
+	asApp := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{server.Addr()}, Username: "app", Password: "secret"})
+	t.Cleanup(func() { asApp.Close() })
+	_, err := open(t, Options{Client: asApp}).Read(t.Context(), nil)
+	_, statement, _ := strings.Cut(fmt.Sprint(err), "ACL SETUSER app ")
+	server.AddUser(t, "app", "secret", strings.Fields(statement)...)
+	if err := open(t, Options{Client: asApp}).tryOut(t.Context()); err != nil {
+		t.Errorf("the statement does not mend it: %v", err)
+	}
 	leasetest.Run(t, leasetest.Harness{NewStore: func(t testing.TB) func(testing.TB) lease.Driver {
 		o := settled(t, server, Options{Client: client, Prefix: string(backend.NewNonce()[:12])})
 		return func(t testing.TB) lease.Driver { return open(t, o) }

@@ -96,7 +96,8 @@ func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 		}
 		// It takes a moment until the server sees that a connection has ended.
 		if !d.giveWay() || !client.Pause(ctx, 100*time.Millisecond) {
-			return nil, fmt.Errorf("the server closes connections: it is full, or in protected-mode: %w", err)
+			const what = "the server closes connections: it is full, wants TLS, or is in protected-mode: %w"
+			return nil, fmt.Errorf(what, err)
 		}
 	}
 }
@@ -206,6 +207,7 @@ func (d *driver) replicate(
 func (d *driver) broken(err error) bool {
 	_, answered := errors.AsType[goredis.Error](err)
 	return has(err.Error(), "READONLY ", "MASTERDOWN ", "LOADING ") || // it has become a replica
+		has(err.Error(), "NOREPLICAS ", "(wait_replicas)") || // or another one is the master of its replicas
 		has(err.Error(), tooManyClients, "WRONGPASS", "NOAUTH", tooLong) ||
 		(!answered || d.lend != nil) && !isDenied(err) && !errors.Is(err, backend.ErrUnavailable)
 }
@@ -280,12 +282,15 @@ func (d *driver) hint(text string, moved bool) string {
 	case has(text, "NOAUTH", tooLong):
 		return "; the server asks for a password, and none was sent"
 	case lacksRight(text):
-		user := "account"
+		user, rights := "account", Rights
 		if prefixForm.MatchString(d.user) {
 			user = d.user
 		}
+		if d.follows {
+			rights += " +cluster|slots"
+		}
 		return fmt.Sprintf("; an administrator can grant what is needed: ACL SETUSER %s ~{%s}:* &{%s}:* %s",
-			user, d.prefix, d.prefix, Rights)
+			user, d.prefix, d.prefix, rights)
 	case lacksCommand(text):
 		return "; a command is missing, renamed, or does less than on Redis; members need " + Rights
 	case strings.Contains(text, "WRONGTYPE "):

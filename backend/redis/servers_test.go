@@ -218,6 +218,15 @@ func TestAMasterThatBecomesAReplicaIsLeft(t *testing.T) {
 	if _, err := d.Read(t.Context(), nil); err != nil {
 		t.Errorf("the name leads to another master: %v", err)
 	}
+	drivertest.Read(t, d)
+	now.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1") // it has lost its replica, which another one takes as the master
+	name.SetTarget(testbed.StartRedis(t, testbed.Options{}).Addr())
+	if err := d.tryOut(t.Context()); err == nil {
+		t.Error("a write without replicas succeeds")
+	}
+	if err := d.tryOut(t.Context()); err != nil {
+		t.Errorf("the name leads away from a master without replicas: %v", err)
+	}
 }
 
 // The old master is cut off from its replica, which is promoted, and goes on answering its clients. With
