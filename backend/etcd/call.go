@@ -22,12 +22,18 @@ import (
 
 // hedged runs f, which is one call to the cluster. It is also sent to a second and a third member if the
 // first does not answer, and once more with a new token if one was refused: it has changed nothing then. If
-// none has answered, connections that stay silent are closed: gRPC would take 12 s to find them dead.
+// none has answered, connections that stay silent are closed: gRPC would take 12 s to find them dead. Until
+// another call is answered, so are those that do not: a balancer may lead to a member that is cut off from
+// the others, which answers pings only.
 func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (R, error) {
-	began := time.Now()
+	began, answered := time.Now(), d.answered.Load()
 	r, err := firstAnswer(ctx, f)
-	if d.dialer != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		d.dialer.CloseSilent(began)
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	switch {
+	case err == nil:
+		d.answered.Add(1)
+	case d.dialer != nil && (late || is(err, rpctypes.ErrTimeout, rpctypes.ErrNoLeader)):
+		d.dialer.CloseSilent(began, func() bool { return d.answered.Load() == answered })
 	}
 	if d.login != nil && tokenRefused(err) {
 		if err = d.login.refresh(ctx, d.client); err == nil {

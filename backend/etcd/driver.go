@@ -32,7 +32,8 @@ type driver struct {
 	keys    keyPrefix
 	origins origins
 
-	kept atomic.Pointer[watch] // for the next call of Listen
+	kept     atomic.Pointer[watch] // for the next call of Listen
+	answered atomic.Int64          // how many calls were
 }
 
 // maxItems is how many puts and checks one request has, each with up to two conditions. etcd

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -106,6 +107,29 @@ func TestADeadConnectionCostsNoLeadership(t *testing.T) {
 		proxy.Break()
 		drivertest.KeepsLeading(t, led, ttl+time.Second)
 	}
+}
+
+// A balancer, or a name of several addresses, leads to a member that is cut off from the others: it answers pings, and no
+// call. Its clients are led to another member, though nothing closes their connections.
+func TestAMemberThatIsCutOffBehindABalancerIsLeft(t *testing.T) {
+	t.Parallel()
+	nodes := testbed.StartEtcdCluster(t, 3, testbed.Options{})
+	at := (slices.Index(nodes, testbed.Leader(t, nodes)) + 1) % 3
+	balancer := nodes[at].Proxy(t)
+	e := join(t, "a", 3*time.Second, options("http://"+balancer.Addr()))
+	testbed.NoError(t, e.Lead(nil))
+	testbed.Eventually(t, patience, "it leads", func() error { return leads(e, true) })
+	balancer.SetTarget(nodes[(at+1)%3].Addr())
+	nodes[at].Host().Cut(t, true)
+	testbed.Eventually(t, patience, "it leads no more, since the member does not answer", func() error { return leads(e, false) })
+	testbed.Eventually(t, patience, "it leads again, by another member", func() error { return leads(e, true) })
+}
+
+func leads(e *election.Election, want bool) error {
+	if e.Leading() != want {
+		return fmt.Errorf("%v", e.Current())
+	}
+	return nil
 }
 
 // A single node loses all data, and counts revisions anew. Its former leader leads again, in a later term: it does not wait

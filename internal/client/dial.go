@@ -245,11 +245,14 @@ func (c *heard) Close() error {
 }
 
 // CloseSilent closes, when answers would be too late, the connections on which nothing was read since a call
-// began.
-func (d *Dialer) CloseSilent(began time.Time) {
+// began. If all reports true then, it closes all that were open when the call began.
+func (d *Dialer) CloseSilent(began time.Time, all func() bool) {
 	time.AfterFunc(lateness, func() {
+		whole := all()
 		for key := range d.open.Range {
-			if c := key.(*heard); c.opened.Add(time.Duration(c.last.Load())).Before(began) {
+			c := key.(*heard)
+			last := c.opened.Add(time.Duration(c.last.Load()))
+			if last.Before(began) || whole && c.opened.Before(began) {
 				c.Close()
 			}
 		}
