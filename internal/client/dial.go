@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -295,5 +297,19 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, address s
 		conn.Close()
 		return nil, fmt.Errorf("no TLS with %s: %w", address, err)
 	}
-	return t, nil
+	return alerted{t}, nil
+}
+
+// An alerted connection says why the server has reset it. With TLS 1.3 a server refuses the certificate of a
+// client after the handshake, while that sends its first request.
+type alerted struct{ *tls.Conn }
+
+func (c alerted) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		if _, why := c.Read(make([]byte, 1)); why != nil && RefusesTLS(why.Error()) {
+			err = why
+		}
+	}
+	return n, err
 }
