@@ -125,7 +125,9 @@ func TestAnEditedLeaseIsWatched(t *testing.T) {
 			before := b.Sees(election)
 			testbed.NoError(t, l.edit(election, edit))
 			if what != "its record says that nobody holds it" { // whoever computes the digest as this module does may end a leadership
-				b.mustBeWatched(election, what)
+				if l := b.mustBeWatched(election, what); l.ObserveFor > MaxTTL {
+					t.Errorf("%s, and nobody leads for %v", what, l.ObserveFor)
+				}
 				b.mustLose(before, what)
 			}
 			a.mustRefuse(held, what)

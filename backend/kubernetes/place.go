@@ -130,10 +130,8 @@ type transport struct {
 	secrets client.Secret // that it has used, for errors
 }
 
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *transport) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	next, watch := t.WrappedRoundTripper(), r.URL.Query().Has("watch")
-	var answer *http.Response
-	var err error
 	if watch {
 		answer, err = next.RoundTrip(r)
 	} else {

@@ -139,8 +139,7 @@ func (b *Backend) list(ctx context.Context, names []string) (map[string]*object,
 	at := time.Now()
 	version, all := versionOf(list.ResourceVersion), make(map[string]*object, len(list.Items))
 	for i := range list.Items {
-		l := &list.Items[i]
-		all[l.Name] = newObject(l, at)
+		all[list.Items[i].Name] = newObject(&list.Items[i], at)
 	}
 
 	b.mu.Lock()

@@ -35,8 +35,7 @@ func (b *Backend) classify(election string, o *object) state {
 
 	r := s.record
 	damaged := r != nil && (r.Election != election || r.Epoch != string(s.lease.UID) || r.Term < s.known)
-	old := s.version <= b.backTo
-	s.suspect = damaged || old || r == nil && b.wasMade(s.name)
+	s.suspect = damaged || s.version <= b.backTo || r == nil && b.wasMade(s.name)
 	if r == nil || damaged {
 		r = &record{}
 	}
@@ -103,6 +102,9 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 		session := digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10))
 		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + session)}
 		s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)
+		if s.TTL > MaxTTL && holder(spec) == r.ID { // IDs are unique over both kinds: it was edited
+			s.TTL = b.greatestTTL()
+		}
 		s.ObserveFor = max(s.ObserveFor, s.TTL)
 	}
 	if spec.LeaseDurationSeconds == nil || holder(spec) == "" && seconds(spec) != 1 { // it was edited

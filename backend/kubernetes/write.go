@@ -24,10 +24,9 @@ var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was w
 // send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the
 // UID and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not
 // stored as it was sent is an error, too. Each write has something random or a time, so it gets a version.
-func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, error) {
+func (b *Backend) send(ctx context.Context, l *coordination.Lease) (o *object, err error) {
 	began := time.Now()
 	var written *coordination.Lease
-	var err error
 	if l.UID == "" {
 		written, err = b.client.Create(ctx, l, meta.CreateOptions{})
 	} else {
@@ -44,7 +43,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (*object, err
 		return nil, errMangled
 	}
 
-	o := newObject(written, time.Now())
+	o = newObject(written, time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return o, b.learn(began, map[string]*object{l.Name: o})
