@@ -130,11 +130,10 @@ func open(o Options) (*Backend, error) {
 	if err := cmp.Or(useErr, err); err != nil {
 		return nil, clean.Secrets(err, t.secrets.All()...)
 	}
-	names := naming{o.Prefix}
 	return &Backend{
 		client: leases.Leases(at.namespace), namespace: at.namespace,
-		through: at.through, transport: t, names: names,
-		objects: map[string]*object{names.census(): nil}, terms: map[string]uint64{},
+		through: at.through, transport: t, names: naming{o.Prefix},
+		objects: map[string]*object{naming{o.Prefix}.census(): nil}, terms: map[string]uint64{},
 		enrolling: make(chan struct{}, 1),
 	}, nil
 }

@@ -111,6 +111,7 @@ func (o *Options) load() (at place, err error) {
 		return at, fmt.Errorf("context is not set, and the kubeconfig has %d: two members may use two "+
 			"clusters; set context (kubectl uses %.80q now)", len(files.Contexts), files.CurrentContext)
 	}
+	o.Context = cmp.Or(o.Context, files.CurrentContext) // when the file is read again, it may have others
 	return at, nil
 }
 

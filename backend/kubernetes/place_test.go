@@ -199,12 +199,20 @@ func TestWhatIsReplacedInFilesIsReadAgain(t *testing.T) {
 	kubeconfig, named := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "kubeconfig")
 	testbed.NoError(t, os.WriteFile(named, withFile, 0o600))
 
+	wrong := bytes.Replace(withToken, []byte(token), []byte("canary7f3a"), 1)
+	several, err := clientcmd.Load(withToken) // "kubectl config set-context" and "use-context" have been there as well
+	testbed.NoError(t, err)
+	several.Contexts["other"], several.CurrentContext = &clientcmdapi.Context{Cluster: "testbed", AuthInfo: "nobody"}, "other"
+	withOthers, err := clientcmd.Write(*several)
+	testbed.NoError(t, err)
+
 	for what, c := range map[string]struct {
 		kubeconfig, file string
 		before, after    []byte
 	}{
-		"a token":     {kubeconfig, kubeconfig, bytes.Replace(withToken, []byte(token), []byte("canary7f3a"), 1), withToken},
-		"authorities": {named, caFile, read(testbed.StartEtcd(t, testbed.Options{TLS: true}).CAFile()), ca},
+		"a token":                        {kubeconfig, kubeconfig, wrong, withToken},
+		"a token beside another context": {kubeconfig, kubeconfig, wrong, withOthers},
+		"authorities":                    {named, caFile, read(testbed.StartEtcd(t, testbed.Options{TLS: true}).CAFile()), ca},
 	} {
 		testbed.NoError(t, os.WriteFile(c.file, c.before, 0o600))
 		b, err := Open(Options{Kubeconfig: c.kubeconfig, Namespace: l.namespace})
