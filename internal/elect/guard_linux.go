@@ -43,6 +43,7 @@ type guard struct {
 
 // guardMain is the main function of the guard. Its arguments are the limits, with the lock, and the command.
 func guardMain(args []string) int {
+	spareThreads()
 	runtime.LockOSThread()                                // the command dies with the thread that started it
 	os.WriteFile("/proc/self/comm", []byte(guardName), 0) // for ps
 	// A terminal, systemd or pkill may send these signals to all descendants of elect. The guard waits for

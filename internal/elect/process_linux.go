@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,6 +35,24 @@ func setNoNewPrivs() error {
 		return nil
 	}
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+}
+
+// spareThreads makes the runtime start the threads that it may need later. It ends a process if it cannot start one,
+// as when the command has used up what a user or a control group may have (ulimit -u, TasksMax=).
+func spareThreads() {
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 4)) // each of them needs a thread, and so does a call that blocks
+	const spare = 12
+	var locked sync.WaitGroup
+	locked.Add(spare)
+	for range spare {
+		go func() {
+			runtime.LockOSThread() // one of its own
+			locked.Done()
+			locked.Wait()
+			runtime.UnlockOSThread()
+		}()
+	}
+	locked.Wait()
 }
 
 // checkProc returns an error if /proc has the process ids of another PID namespace.

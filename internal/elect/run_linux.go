@@ -64,6 +64,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 	if err := checkProc(); err != nil {
 		return exitElect, err
 	}
+	spareThreads()
 	s, err := openStore(ctx, c)
 	if err != nil {
 		return exitElect, err

@@ -124,3 +124,22 @@ func TestAHiddenDescendantIsKilled(t *testing.T) {
 		})
 	}
 }
+
+// A command may use up the processes that its user, or its control group, may have. The runtime of a Go program ends it
+// when it can start no thread.
+func TestTheCommandMayTakeAllProcesses(t *testing.T) {
+	for _, job := range []string{"a", "b", "c", "d"} {
+		t.Run(job, func(t *testing.T) {
+			t.Parallel()
+			dir, env := asNobody(t)
+			m := program(t, env, filepath.Join(dir, "elect"), "run", job, "--", "sh", "-c", `mkdir own/once || exit 8
+				for pid in $PPID $(ps -o ppid= $PPID); do prlimit --pid $pid --nproc=1:1; done; setsid sleep 300 & sleep 2; exit 7`)
+			m.Dir = dir
+			m.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			m.run()
+			if code := m.code(); code != 7 {
+				t.Errorf("code %d, want that of the first command:\n%.2000s", code, m.output.String())
+			}
+		})
+	}
+}
