@@ -78,14 +78,14 @@ func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan
 }
 
 // handleSignal passes a signal on to the command. The first signal that asks elect to end makes the command
-// end, the second kills it. If no command runs, it reports whether elect should end: also at SIGHUP, since
-// its terminal is gone.
+// end, the second kills it. If no command runs, it reports whether elect should end: also at SIGHUP, if its
+// terminal is gone. A service has none, and is asked to read its configuration again.
 func (r *runner) handleSignal(s syscall.Signal) (end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.child == nil:
-		end = isTermination(s) || s == syscall.SIGHUP
+		end = isTermination(s) || s == syscall.SIGHUP && r.terminal
 		r.stopping = r.stopping || end
 	case !isTermination(s):
 		r.child.send("signal", int64(s))

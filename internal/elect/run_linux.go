@@ -33,6 +33,8 @@ type runner struct {
 	election    *election.Election                      // nil: slots
 	stopLabel   func(context.Context) error             // nil: there is no label
 
+	terminal bool // this process has one
+
 	result chan result // makes elect end; see end
 
 	asked   syscall.Signal // the last one that asked elect to end, and when
@@ -124,6 +126,10 @@ func (r *runner) unlabel() {
 // newRunner checks the options and starts a manager on the store.
 func newRunner(s *store, name string, command []string, o runOptions) (*runner, *election.Manager, error) {
 	r := &runner{runOptions: o, name: name, command: command, result: make(chan result, 1)}
+	if tty, err := os.Open("/dev/tty"); err == nil {
+		tty.Close()
+		r.terminal = true
+	}
 	if o.noWait { // in this time a store says who leads, and grants the lease if nobody does
 		r.wait = 3*s.CallTimeout + s.RenewEvery
 	}

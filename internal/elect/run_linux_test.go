@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
@@ -283,15 +285,30 @@ func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
 }
 
 // When its terminal hangs up, a leader ends through its command, and a follower ends at once. Under
-// nohup neither ends.
+// nohup neither ends. A service has no terminal: "systemctl reload" sends SIGHUP for the command.
 func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	leader := start(t, env, "run", "job", "--id", "one", "--", "sleep", "3000")
 	leader.says("elect: leads")
-	follower := start(t, env, "run", "job", "--id", "two", "--", "sleep", "3000")
-	follower.says(`"one" leads`)
-	for _, m := range []*member{follower, leader} {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	testbed.NoError(t, err)
+	defer master.Close()
+	testbed.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	testbed.NoError(t, err)
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	testbed.NoError(t, err)
+	defer terminal.Close()
+	follower := program(t, env, binary, "run", "job", "--id", "two", "--", "sleep", "3000")
+	follower.Stdin, follower.SysProcAttr = terminal, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	service := program(t, env, binary, "run", "job", "--id", "four", "--", "sleep", "3000")
+	service.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	for _, m := range []*member{follower, service} {
+		m.run()
+		m.says(`"one" leads`)
+	}
+	for _, m := range []*member{service, follower, leader} {
 		testbed.NoError(t, m.Process.Signal(syscall.SIGHUP))
 	}
 	if code := follower.code(); code != 0 {
@@ -300,6 +317,9 @@ func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
 	if code := leader.code(); code != 128+int(syscall.SIGHUP) {
 		t.Errorf("the leader: code %d", code)
 	}
+	service.says("elect: leads")
+	testbed.NoError(t, service.Process.Signal(syscall.SIGTERM))
+	service.code()
 
 	quiet := program(t, env, "nohup", binary, "run", "job", "--id", "three", "--", "sh", "-c", "kill -HUP $$ $PPID; echo still here; exec sleep 3000")
 	quiet.run()
