@@ -3,6 +3,7 @@ package elect
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -123,6 +124,12 @@ func TestRunServesItsOwnStateOverHTTP(t *testing.T) {
 	}
 	one, first := run("one")
 	answers(t, first+"/leader/billing", 200, `"one"`)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(first, "http://"))
+	testbed.NoError(t, err)
+	fmt.Fprint(conn, "OPTIONS /leader/billing HTTP/1.0\r\n\r\n") // as HAProxy's option httpchk does
+	if check, err := io.ReadAll(conn); err != nil || !strings.Contains(string(check), " 200 OK") {
+		t.Errorf("a check without a host name: %s, %v", check, err)
+	}
 	_, second := run("two")
 	answers(t, second+"/leader/billing", 503, `"one"`)
 	answers(t, first+"/metrics", 200, `election_leading{election="billing"} 1`)
