@@ -148,6 +148,8 @@ func TestEachMistakeIsDescribed(t *testing.T) {
 		"a variable with a blank":         {ok, []string{"ELECTION_FILE_DIR=/srv/a "}, []string{"ELECTION_FILE_DIR:", "blank", "_file"}},
 		"a shell's variable":              {ok + "file: {dir: \"/srv/${APP:-x}\"}\n", nil, []string{"election.yaml:2: file.dir:", "${…}", "_file"}},
 		"a variable of a pod":             {ok, []string{"ELECTION_ETCD_ENDPOINTS=http://$(ETCD):2379"}, []string{"ELECTION_ETCD_ENDPOINTS[0]:", "$(…)"}},
+		"a template of Helm or Ansible":   {ok + "file: {dir: \"/srv/{{ .Values.app }}\"}\n", nil, []string{"election.yaml:2: file.dir:", "{{…}}"}},
+		"a template's missing value":      {ok, []string{"ELECTION_FILE_DIR=/srv/<no value>"}, []string{"ELECTION_FILE_DIR:", "<no value>"}},
 		"a tab":                           {ok + "mysql:\n\tdsn: x\n", nil, []string{"election.yaml:", "not YAML", "a tab"}},
 		"no YAML":                         {ok + "mysql: {dsn: x\n", nil, []string{"election.yaml:", "not YAML"}},
 		"no keys":                         {"memory\n", nil, []string{"election.yaml:1:", "must be a section with keys, such as \"backend: mysql\""}},

@@ -211,14 +211,14 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-var placeholder = regexp.MustCompile(`\$(\{[A-Za-z_][^}]*\}|\(\w+\))`)
+var placeholder = regexp.MustCompile(`\$(\{[A-Za-z_][^}]*\}|\(\w+\))|\{\{.*\}\}|<no value>`)
 
 // untouched says what another program has left in a value that it hands over. A member that was started
 // by another one would elect elsewhere.
 func untouched(s string, variable bool) (problem string) {
 	switch {
 	case placeholder.MatchString(s):
-		return "has a ${…} or $(…) that nothing has replaced"
+		return "has a ${…}, $(…), {{…}} or <no value> that nothing has replaced"
 	case variable && s != strings.TrimSpace(s):
 		return "begins or ends with a blank"
 	case variable && len(s) > 1 && s[0] == s[len(s)-1] && strings.Contains(`"'`, s[:1]):
