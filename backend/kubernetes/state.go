@@ -102,7 +102,9 @@ func (s *state) classifyForeign(b *Backend, r *record) {
 		session := digest(string(s.lease.UID), holder(spec), strconv.FormatInt(acquired, 10))
 		s.Holder = backend.Candidate{ID: holder(spec), Nonce: backend.Nonce("session " + session)}
 		s.TTL = max(time.Duration(seconds(spec))*time.Second, MinTTL)
-		if s.TTL > MaxTTL && holder(spec) == r.ID { // IDs are unique over both kinds: it was edited
+		written := *spec
+		written.LeaseDurationSeconds = r.spec().LeaseDurationSeconds
+		if s.TTL > MaxTTL && r.wrote(&written) { // only the duration was edited: nobody else has led
 			s.TTL = b.greatestTTL()
 		}
 		s.ObserveFor = max(s.ObserveFor, s.TTL)
