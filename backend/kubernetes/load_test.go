@@ -442,4 +442,11 @@ func TestALeaseThatIsChangedOnItsWayIsNotGranted(t *testing.T) {
 	}
 	mustBeDenied(t, got.Err, "webhook")
 	l.node(t, "b").mustBeWatched("jobs", "its spec names a")
+
+	// Without its label nobody lists a member, and its record stays when it is gone.
+	wire.edit = nil
+	me := backend.Member{Candidate: a.Me, TTL: ttl}
+	testbed.NoError(t, a.Announce(t.Context(), me))
+	wire.edit = func(body []byte) []byte { return bytes.ReplaceAll(body, []byte(kindKey), []byte(domain+"gone")) }
+	mustBeDenied(t, a.Announce(t.Context(), me), "webhook")
 }

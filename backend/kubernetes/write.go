@@ -19,7 +19,7 @@ import (
 
 // errMangled says that the API server has kept something else than what was sent.
 var errMangled = fmt.Errorf("%w: the API server has changed the Lease that was written; "+
-	"an admission webhook must leave the spec and the annotations of Leases alone", backend.ErrDenied)
+	"an admission webhook must leave spec, annotations and labels of Leases as they are", backend.ErrDenied)
 
 // send creates or replaces a Lease, and remembers it if it is followed. A replacement is conditional on the
 // UID and resourceVersion of l. The error of a refusal is that of the client: see conflict. What was not
@@ -35,7 +35,7 @@ func (b *Backend) send(ctx context.Context, l *coordination.Lease) (o *object, e
 	if err != nil {
 		return nil, err
 	}
-	same := equality.Semantic.DeepEqual(l.Spec, written.Spec)
+	same := equality.Semantic.DeepEqual(l.Spec, written.Spec) && l.Labels[kindKey] == written.Labels[kindKey]
 	for key, text := range l.Annotations {
 		same = same && written.Annotations[key] == text
 	}
