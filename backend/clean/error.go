@@ -11,12 +11,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-var lineBreak = regexp.MustCompile(`\s*[\r\n]\s*`)
-
-// inOneLine puts a text into one line: libraries put each address that they tried into its own.
-func inOneLine(text string) string {
-	return strings.ReplaceAll(lineBreak.ReplaceAllString(strings.TrimRight(text, "\r\n"), "; "), ":; ", ": ")
-}
+var lineBreak = regexp.MustCompile(`\s*[\r\n]\s*`) // libraries put each address that they tried into its line
 
 // Secrets returns err with *** in place of these secrets, which a server or a client library may have put
 // into its text. It leaves alone secrets of less than four bytes, which are words of many texts. The text is
@@ -29,7 +24,7 @@ func Secrets(err error, secrets ...string) error {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
 	}
-	line := inOneLine(text)
+	line := strings.ReplaceAll(lineBreak.ReplaceAllString(strings.TrimRight(text, "\r\n"), "; "), ":; ", ": ")
 	switch {
 	case line == err.Error():
 		return err

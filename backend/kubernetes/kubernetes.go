@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 	"github.com/go-election/go-election/backend/single"
 	"github.com/go-election/go-election/internal/client"
 )
@@ -76,6 +77,7 @@ type Backend struct {
 
 	watch *watch
 
+	ages      lease.Ages          // of members
 	member    *coordination.Lease // this process's own, as it was written last
 	enrolling chan struct{}       // held while this process writes the census
 }

@@ -101,7 +101,8 @@ func (b *Backend) members(ctx context.Context) (all []backend.Member, err error)
 				ID: s.ID, Nonce: backend.Nonce(nonce), Address: s.Address, Metadata: s.Metadata,
 			},
 			Stage: s.Stage, Elections: s.Elections,
-			TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL), Age: time.Since(s.At),
+			TTL: min(max(time.Duration(s.TTL), MinTTL), MaxTTL),
+			Age: b.ages.Of(nonce, s.At, max(0, time.Since(s.At))),
 		}))
 	}
 	return all, nil

@@ -31,6 +31,7 @@ type Backend struct {
 	replaced   int                   // how often another store has answered than before
 	replacedAt time.Time             // when one did so last, by the driver's clock
 	cache      cache
+	ages       Ages // of members
 }
 
 var (

@@ -42,6 +42,52 @@ func (d *setBack) Limits() lease.Limits {
 	return limits
 }
 
+func (d *setBack) List(ctx context.Context, kind lease.Kind, from string, limit int) (lease.View, error) {
+	v, err := d.requests.List(ctx, kind, from, limit)
+	for i := range v.Items {
+		v.Items[i].Age = -1
+	}
+	return v, err
+}
+
+// The store does not say how old a session is, and clocks show another time of day. A member is listed from the second reading
+// on, until two of its TTLs after the last change.
+func TestMembersAreListedWhateverTheirClocksShow(t *testing.T) {
+	for _, by := range []time.Duration{-time.Hour, -2 * ttl, 0, 3 * ttl, 24 * time.Hour} {
+		inWorld(t, func(w *world) {
+			a, reader := w.start("a"), lease.New(&setBack{requests: requests{Driver: w.store.Driver()}})
+			a.b = lease.New(&setBack{requests: requests{Driver: w.store.Driver()}, by: by})
+			listed := func() bool {
+				list, err := reader.Members(w.Context(), "", 10)
+				testbed.NoError(w, err)
+				return slices.ContainsFunc(list, func(m backend.Member) bool { return m.ID == "a" })
+			}
+			for n := range 6 {
+				testbed.NoError(w, a.b.Announce(w.Context(), backend.Member{Candidate: a.me, TTL: ttl}))
+				w.want(listed() || n < 2, "with a clock that is %v behind a member is not listed", by)
+				time.Sleep(ttl)
+			}
+			for range 3 {
+				listed()
+				time.Sleep(ttl)
+			}
+			w.want(!listed(), "with a clock that is %v behind a member is listed though it is gone", by)
+		})
+	}
+}
+
+// A process starts whose clock is two hours ahead: it takes all sessions for those of processes that are gone.
+func TestAClockThatIsAheadEndsNoLeadership(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		l := a.leads("jobs")
+		a.renews(l)
+		b.b = lease.New(&setBack{requests: requests{Driver: w.store.Driver()}, by: -2 * time.Hour})
+		testbed.NoError(w, b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}))
+		a.goesOn(3*ttl, "a clock that is ahead", l)
+	})
+}
+
 // The store's clock is set back by a day.
 func TestAClockThatIsSetBackHidesNoMember(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -89,6 +90,34 @@ func (s *Session) sameMember(o *Session) bool {
 		s.Stage == o.Stage && s.Elections == o.Elections && s.TTL == o.TTL
 }
 
+// Ages are those of sessions whose age no store tells. Clocks show any time of day: that of the writer counts
+// at the first reading, and from then on this process measures. The zero value is ready.
+type Ages struct {
+	mu   sync.Mutex
+	seen map[string]written
+}
+
+// written is when a session was, by its writer's clock and by that of this process.
+type written struct{ there, here time.Time }
+
+// Of returns the age of the session of this name, which says when it was written: that is ago by this clock.
+func (a *Ages) Of(name string, there time.Time, ago time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, known := a.seen[name]
+	if known && last.there.Equal(there) {
+		return time.Since(last.here)
+	}
+	if known {
+		ago = 0
+	}
+	if a.seen == nil || len(a.seen) == 10_000 { // most are gone
+		a.seen = make(map[string]written)
+	}
+	a.seen[name] = written{there, time.Now().Add(-ago)}
+	return ago
+}
+
 // Members implements [backend.Backend].
 func (b *Backend) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
 	if err := b.Enter(""); err != nil {
@@ -113,8 +142,11 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 				Candidate: c, Stage: s.Stage, Elections: s.Elections,
 				TTL: min(time.Duration(s.TTL), b.limits.MaxTTL), Age: b.age(it, s.At),
 			})
-			if b.keeper != nil {
+			switch {
+			case b.keeper != nil:
 				m.Age = 0
+			case it.Age < 0:
+				m.Age = b.ages.Of(it.Name, s.At, m.Age)
 			}
 			if m.Age <= listedTTLs*max(m.TTL, b.limits.MinTTL) && len(list) < limit {
 				list = append(list, m)
