@@ -10,18 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 )
 
 // When process 1 of a container ends, the kernel kills all others at once, the guard among them. So
 // [Main] starts a program that is process 1 once more, as a child, and process 1 waits: first for the
 // program, and then for its guards.
-
-// isInit reports whether this process is process 1, and /proc shows the processes of its container.
-func isInit() bool {
-	self, _ := os.Readlink("/proc/self")
-	return os.Getpid() == 1 && self == "1"
-}
 
 // runAsChild is the main function of process 1. It returns the exit code.
 func runAsChild() (code int, err error) {
@@ -29,11 +22,9 @@ func runAsChild() (code int, err error) {
 	signal.Notify(signals) // all: those that only concern this process are left out below
 	// Other files that it was started with go on to the child as well: they are not closed on exec.
 	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}}
-	if isTerminal(0) { // its signals are for the program alone
-		attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: 0}
-	}
+	attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: 0} // a terminal's signals are for the program alone
 	program, err := syscall.ForkExec("/proc/self/exe", os.Args, attr)
-	if err != nil && attr.Sys != nil { // it is the terminal of another session
+	if err != nil { // there is no terminal, or it is that of another session
 		attr.Sys = nil
 		program, err = syscall.ForkExec("/proc/self/exe", os.Args, attr)
 	}
@@ -95,10 +86,4 @@ func awaitGuards() {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func isTerminal(fd uintptr) bool {
-	var size [4]uint16
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
-	return errno == 0
 }

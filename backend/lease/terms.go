@@ -11,7 +11,9 @@ import (
 func (a *acquiring) nextTerm(v *view, st *state, bid *backend.Bid) (uint64, error) {
 	now := a.b.limits.Now()
 	last := max(st.lastTerm(now), bid.Expected.Term)
-	jump := st.suspect || st.missing && v.lostTerms()
+	// A missing record may have been deleted so long ago that its lease is free: its last term is not known.
+	ever, _ := v.deletions()
+	jump := st.suspect || st.missing && (ever > 0 || v.meta.Value == nil && v.records > 0)
 
 	term, err := backend.NextTerm(last, jump, bid.MinTerm, now)
 	if err != nil {
@@ -26,13 +28,6 @@ func (s *state) lastTerm(now time.Time) uint64 {
 		return max(s.Term, s.seen)
 	}
 	return backend.GrownTerm(s.Term, s.record.Written, now)
-}
-
-// lostTerms reports whether an election without a record may have been led: its record may have been
-// deleted so long ago that it is free, but its last term is not known.
-func (v *view) lostTerms() bool {
-	ever, _ := v.deletions()
-	return ever > 0 || v.meta.Value == nil && v.records > 0
 }
 
 // What is remembered of an election when it has been read.

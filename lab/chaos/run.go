@@ -101,7 +101,8 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	for live && (len(r.history.Bands) == 0 || Now()-r.history.From < length) {
 		r.wait(ttl/4, ttl) // so that the fault comes at any moment between two renewals
 		if r.fault = name; name == Mixed {
-			r.fault = r.pick()
+			names := slices.DeleteFunc(sorted(r.faults), func(name string) bool { return name == Mixed })
+			r.fault = names[r.IntN(len(names))]
 		}
 		s.faults[r.fault](r)
 		for i, c := range r.current {
@@ -150,12 +151,6 @@ func (r *run) writes() (writes, late int) {
 		greatest[name] = max(greatest[name], term)
 	}
 	return writes, late
-}
-
-// pick chooses a fault for a history that mixes them.
-func (r *run) pick() string {
-	names := slices.DeleteFunc(sorted(r.faults), func(name string) bool { return name == Mixed })
-	return names[r.IntN(len(names))]
 }
 
 // start starts a member, or its replacement.
