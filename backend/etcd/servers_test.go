@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/conformance"
-	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -118,18 +117,16 @@ func TestAMemberThatIsCutOffBehindABalancerIsLeft(t *testing.T) {
 	balancer := nodes[at].Proxy(t)
 	e := join(t, "a", 3*time.Second, options("http://"+balancer.Addr()))
 	testbed.NoError(t, e.Lead(nil))
-	testbed.Eventually(t, patience, "it leads", func() error { return leads(e, true) })
-	balancer.SetTarget(nodes[(at+1)%3].Addr())
-	nodes[at].Host().Cut(t, true)
-	testbed.Eventually(t, patience, "it leads no more, since the member does not answer", func() error { return leads(e, false) })
-	testbed.Eventually(t, patience, "it leads again, by another member", func() error { return leads(e, true) })
-}
-
-func leads(e *election.Election, want bool) error {
-	if e.Leading() != want {
-		return fmt.Errorf("%v", e.Current())
+	for _, leads := range []bool{true, false, true} {
+		testbed.Eventually(t, patience, fmt.Sprint("it leads: ", leads), func() error {
+			if e.Leading() != leads {
+				return fmt.Errorf("%v", e.Current())
+			}
+			return nil
+		})
+		balancer.SetTarget(nodes[(at+1)%3].Addr())
+		nodes[at].Host().Cut(t, true)
 	}
-	return nil
 }
 
 // A single node loses all data, and counts revisions anew. Its former leader leads again, in a later term: it does not wait

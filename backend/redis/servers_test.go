@@ -221,11 +221,8 @@ func TestAMasterThatBecomesAReplicaIsLeft(t *testing.T) {
 	drivertest.Read(t, d)
 	now.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1") // it has lost its replica, which another one takes as the master
 	name.SetTarget(testbed.StartRedis(t, testbed.Options{}).Addr())
-	if err := d.tryOut(t.Context()); err == nil {
-		t.Error("a write without replicas succeeds")
-	}
-	if err := d.tryOut(t.Context()); err != nil {
-		t.Errorf("the name leads away from a master without replicas: %v", err)
+	if first, next := d.tryOut(t.Context()), d.tryOut(t.Context()); first == nil || next != nil {
+		t.Errorf("the name leads away from a master without replicas: %v, then %v", first, next)
 	}
 }
 
@@ -316,11 +313,14 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 	}
 	settled(t, master, o)
 	o.Addresses, o.Master = nil, "mymaster"
-	sentinels := startSentinels(t, master)
-	for _, s := range sentinels {
+	for i, s := range startSentinels(t, master) {
 		o.Addresses = append(o.Addresses, s.Options().Addr)
 		testbed.NoError(t, s.Do(t.Context(), "ACL", "SETUSER", "watcher", "reset", "resetchannels", "on", ">canary-of-sentinels",
 			"allchannels", "+hello", "+subscribe", "+sentinel|get-master-addr-by-name").Err())
+		if i == 0 { // it was started with the configuration of long ago, and hears of no other master
+			testbed.NoError(t, s.Do(t.Context(), "SENTINEL", "REMOVE", "mymaster").Err())
+			testbed.NoError(t, s.Do(t.Context(), "SENTINEL", "MONITOR", "mymaster", "127.0.0.1", "1", "2").Err())
+		}
 	}
 	for what, refused := range map[string]struct{ master, password, want string }{
 		"a wrong password for the Sentinels": {"mymaster", "canary-wrong", "sentinel_username"},
@@ -333,14 +333,9 @@ func sentinelsFindTheMaster(t *testing.T, tls bool) {
 		}
 	}
 	o.Master, o.SentinelPassword = "mymaster", "canary-of-sentinels"
-	stale := sentinels[0] // was started with the configuration of long ago: its master is gone, and it hears of no other one
-	testbed.NoError(t, stale.Do(t.Context(), "SENTINEL", "REMOVE", "mymaster").Err())
-	testbed.NoError(t, stale.Do(t.Context(), "SENTINEL", "MONITOR", "mymaster", "127.0.0.1", "1", "2").Err())
 	for range 20 {
 		c := open(t, o).newClient(false)
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatalf("one of three Sentinels names a master that is gone: %v", err)
-		}
+		testbed.NoError(t, c.Ping(t.Context()).Err())
 		c.Close()
 	}
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http/httptest"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -56,35 +55,4 @@ func TestAHandshakeEndsThoughItsContextDoesNot(t *testing.T) {
 			t.Errorf("the handshake: %v", err)
 		}
 	})
-}
-
-// A server refuses a client without a certificate after the handshake, as TLS 1.3 does, and its reset is faster than what the
-// client writes. The error says why all the same.
-func TestARefusalIsReadThoughTheConnectionIsReset(t *testing.T) {
-	other := httptest.NewTLSServer(nil) // for its certificate
-	defer other.Close()
-	config := &tls.Config{Certificates: other.TLS.Certificates, ClientAuth: tls.RequireAnyClientCert}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		if c, err := l.Accept(); err == nil {
-			tls.Server(c, config).Handshake()
-			c.(*net.TCPConn).SetLinger(0)
-			c.Close()
-		}
-	}()
-	raw, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := Handshake(t.Context(), raw, &tls.Config{InsecureSkipVerify: true}, l.Addr().String())
-	for err == nil {
-		_, err = c.Write([]byte("PING"))
-	}
-	if !RefusesTLS(err.Error()) {
-		t.Errorf("%v, want that a certificate is required", err)
-	}
 }
