@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,10 +92,14 @@ func TestTheAnswerOfAProxyHasItsCode(t *testing.T) {
 	for code, class := range map[int]error{
 		302: backend.ErrDenied, 400: backend.ErrDenied, 401: backend.ErrDenied, 403: backend.ErrDenied,
 		406: backend.ErrDenied, 407: backend.ErrDenied, 410: backend.ErrDenied, 421: backend.ErrDenied,
-		408: backend.ErrUnavailable, 429: backend.ErrUnavailable, 502: backend.ErrUnavailable, 504: backend.ErrUnavailable,
+		500: backend.ErrUnavailable, 408: backend.ErrUnavailable, 429: backend.ErrUnavailable, 502: backend.ErrUnavailable, 504: backend.ErrUnavailable,
 	} {
 		for _, body := range []string{"", "<html>\n<h1>Denied</h1>\n</html>\n"} {
+			var clients sync.Map
 			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, again := clients.Swap(r.RemoteAddr, true); again && code >= 500 {
+					t.Errorf("%d: the connection is used again, though it may lead to a server that its cluster has lost", code)
+				}
 				w.WriteHeader(code)
 				io.WriteString(w, body)
 			}))

@@ -47,6 +47,9 @@ func RoundTrip(next http.RoundTripper, r *http.Request, waits bool, drop func())
 	}()
 	select {
 	case got := <-results:
+		if got.err == nil && got.answer.StatusCode >= 500 {
+			drop() // a balancer may lead to a server that its cluster has lost
+		}
 		return got.answer, got.err
 	case <-r.Context().Done():
 	}
