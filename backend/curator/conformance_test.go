@@ -57,9 +57,7 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 	admin := testbed.DialZooKeeper(t, servers)
 	open := func(t testing.TB) *Backend {
 		b, err := Open(options(root))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		return b
 	}
 	l := open(t).lock.layout

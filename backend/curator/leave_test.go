@@ -72,9 +72,7 @@ func TestWhoGivesUpAPlaceLeavesTheNextBidAlone(t *testing.T) {
 		calls.Wait()
 		if granted {
 			v, err := k.view(ctx, "jobs")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			if m := v.mark(own.Term); m == nil || !slices.Contains(k.places(v), m.node) {
 				t.Fatalf("term %d was granted, and its node is gone: the mark is %+v, the places are %q", own.Term, m, k.places(v))
 			}

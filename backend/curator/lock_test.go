@@ -42,9 +42,7 @@ func TestTheNodesObeyTheRulesOfLocks(t *testing.T) {
 func openLock(t testing.TB, o Options) *lock {
 	t.Helper()
 	k, err := newLock(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -74,9 +72,7 @@ func (p *programs) run(t testing.TB, election, program string) bool {
 
 	makeParents(t, c, lock+"/x")
 	nodes, _, err := c.Children(lock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	mine := ""
 	for _, n := range nodes {
 		if data, _, err := c.Get(path.Join(lock, n)); err == nil && string(data) == program {
@@ -85,9 +81,7 @@ func (p *programs) run(t testing.TB, election, program string) bool {
 	}
 	if mine == "" {
 		created, err := c.Create(lock+"/_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-"+p.layout.base, []byte(program), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		mine = path.Base(created)
 		if nodes, _, err = c.Children(lock); err != nil {
 			t.Fatal(err)

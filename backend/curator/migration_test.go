@@ -32,9 +32,7 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 			t.Parallel()
 			f, road := test(t)
 			db := testbed.Shared(t, testbed.MariaDB).Database(t)
-			if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""))
 			f.dsn = db.User.FormatDSN()
 			road.Ours = func(id, stage string) *testbed.Member { return f.startAt(migration.Stage(stage), id) }
 			reader := testbed.Open(t, Open, f.options)

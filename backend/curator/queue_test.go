@@ -70,9 +70,7 @@ func TestAPlaceOfWhoGaveUpHoldsUpNobody(t *testing.T) {
 	l := newLine(t)
 	k := openLock(t, l.Options)
 	l.runs("first")
-	if err := k.Wait(t.Context(), []beside.Owned{{Election: "jobs", ID: "a"}}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, k.Wait(t.Context(), []beside.Owned{{Election: "jobs", ID: "a"}}))
 	l.runs("second")
 	l.programs.end(t, "first")
 	if l.runs("second") {
@@ -133,9 +131,7 @@ func TestAGuardGivesBackTheLockNode(t *testing.T) {
 			l.runs("other")
 
 			guard := newClient(t, "guard", l.Options)
-			if err := guard.Adopt(dead.Holder.Nonce, []backend.Held{dead}); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, guard.Adopt(dead.Holder.Nonce, []backend.Held{dead}))
 			if err := guard.Release(t.Context(), []backend.Held{dead}); err != nil {
 				t.Fatal(err)
 			}

@@ -25,9 +25,7 @@ func TestRightsRevokedAtOneLockLeaveTheOthers(t *testing.T) {
 			jobs, mail := a.TakesOver("jobs"), a.TakesOver("mail")
 			path := a.lock.layout.lockPath("jobs")
 			admin := testbed.DialZooKeeper(t, o.ZooKeeper.Servers)
-			if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, admin.AddAuth("digest", []byte("app:"+canary)))
 			for _, at := range []string{path, a.lock.layout.heldPath("jobs"), a.markPath(jobs)} {
 				acl, _, err := admin.GetACL(at)
 				if err != nil || len(acl) != 1 || acl[0].Scheme != "digest" || !strings.HasPrefix(acl[0].ID, "app:") {

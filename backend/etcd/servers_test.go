@@ -38,12 +38,8 @@ func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	const ttl = 15 * time.Second // etcd needs a second or two to choose, on a busy machine more
 	a, b := join(t, "a", ttl, o), join(t, "b", ttl, o)
 	lead, err := a.Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
+	testbed.NoError(t, b.Lead(nil))
 	drivertest.OneLeaderAtMost(t, a, b)
 	for range 2 {
 		old := testbed.Leader(t, nodes)
@@ -99,9 +95,7 @@ func TestADeadConnectionCostsNoLeadership(t *testing.T) {
 	t.Parallel()
 	proxy := testbed.StartEtcd(t, calm).Proxy(t)
 	led, err := join(t, "a", ttl, options("http://"+proxy.Addr())).Campaign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for range 3 {
 		proxy.Break()
 		drivertest.KeepsLeading(t, led, ttl+time.Second)
@@ -141,9 +135,7 @@ func TestAFormerLeaderCanLeadARebuiltStore(t *testing.T) {
 		}
 	}
 	e := join(t, "a", 3*time.Second, options(n.URL()))
-	if err := e.Lead(nil); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, e.Lead(nil))
 	term := uint64(0)
 	leadsAfter := func(what string) {
 		t.Helper()

@@ -90,9 +90,7 @@ func newStore(t testing.TB, servers []string) conformance.Store {
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
 			b, err := Open(Options{Servers: through, Root: path})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			return b
 		},
 		Faults: map[string]conformance.Fault{

@@ -125,9 +125,7 @@ func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 		p.read("billing")
 		server.Stop(t)
 		began := time.Now()
-		if err := p.driver.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, p.driver.Close())
 		fastest = min(fastest, time.Since(began))
 		server.Continue(t)
 	}

@@ -147,9 +147,7 @@ func TestALostGrantIsNotRenewedInARestoredEnsemble(t *testing.T) {
 	for _, s := range servers {
 		saved = append(saved, s.SaveData(t))
 	}
-	if err := a.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, a.Release(t.Context(), []backend.Held{held.Held()}))
 	lost := b.lead("jobs") // the copies do not have it
 	for range 100 {
 		b.renews(lost)

@@ -23,9 +23,7 @@ func TestNodesBelongToTheUserAlone(t *testing.T) {
 	a := start(t, "a", o)
 	held := a.lead("jobs")
 	admin := testbed.DialZooKeeper(t, servers)
-	if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, admin.AddAuth("digest", []byte("app:"+canary)))
 	r := a.driver.root
 	for _, path := range []string{ensemble.Parent(string(r)), string(r), string(r) + "/record", string(r) + "/session", string(r) + "/record/jobs", a.session()} {
 		acl, _, err := admin.GetACL(path)
@@ -91,9 +89,7 @@ func TestANodeThatMayNotBeReadIsNotMissing(t *testing.T) {
 	o := Options{Servers: servers, Root: newRoot(t, servers)}
 	a := start(t, "a", o)
 	held := a.lead("jobs")
-	if err := a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, a.Announce(t.Context(), backend.Member{Candidate: a.Me, TTL: ttl}))
 	admin := testbed.DialZooKeeper(t, servers)
 	for path, what := range map[string]string{
 		"": "lead, list, members", "/meta": "lead", "/record": "lead, list", "/record/jobs": "read, list",

@@ -124,9 +124,7 @@ func TestARestoredEnsembleIsNoticed(t *testing.T) {
 	if a := a.renews(held); a.Outcome != backend.Granted {
 		t.Fatalf("a renews after a restart: %v", a.Outcome)
 	}
-	if err := a.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, a.Release(t.Context(), []backend.Held{held.Held()}))
 	lost := b.lead("jobs") // the copy does not have it
 	for range 100 {        // so that the copy stays behind
 		b.renews(lost)

@@ -103,9 +103,7 @@ func TestRememberedRecordsAreThoseInTheStore(t *testing.T) {
 		}
 		select {
 		case err := <-told:
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 		case <-time.After(patience):
 			t.Fatalf("nobody was told that %s has changed", it.Name)
 		}
@@ -191,9 +189,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 func received(t testing.TB, o Options) int {
 	t.Helper()
 	d, err := newDriver(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	text, err := d.srvr(t.Context(), o.Servers[0])
 	_, rest, _ := strings.Cut(text, "Received: ")
 	digits, _, _ := strings.Cut(rest, "\n")
