@@ -97,9 +97,11 @@ func (g *guard) run(orders io.Reader, command []string) {
 			lines <- s.Text()
 		}
 	}()
-	g.handleOrder(<-lines) // the deadline
-	if g.deadline-boottime() <= g.grace+g.reserve {
-		return
+	for g.deadline-boottime() <= g.grace+g.reserve { // a later one may wait: this process may have started slowly
+		line, ok := <-lines
+		if g.handleOrder(line); !ok || g.stopped {
+			return
+		}
 	}
 	if err := g.start(command); err != nil {
 		g.report("error", startErrorCode(err), err)
@@ -175,7 +177,7 @@ func (g *guard) handleOrder(line string) {
 			g.terminate(syscall.Signal(n), boottime()+g.stop)
 		}
 	case "signal":
-		if !g.exited {
+		if g.command != 0 && !g.exited {
 			syscall.Kill(g.command, syscall.Signal(n))
 		}
 	}
@@ -184,7 +186,7 @@ func (g *guard) handleOrder(line string) {
 // terminate sends a signal to the process group of the command.
 func (g *guard) terminate(s syscall.Signal, killAt time.Duration) {
 	g.stopped, g.killAt = true, killAt
-	if !g.exited {
+	if g.command != 0 && !g.exited {
 		syscall.Kill(-g.command, s)
 		syscall.Kill(-g.command, syscall.SIGCONT) // a stopped process does not handle the signal
 	}

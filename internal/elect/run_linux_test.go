@@ -330,3 +330,27 @@ func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
 		t.Errorf("under nohup: code %d:\n%s", code, quiet.output.String())
 	}
 }
+
+// On a machine that is short of processors, or reads its programs from a slow disk, the guard may need longer to start than
+// the first deadline lasts. The lease is renewed meanwhile.
+func TestAGuardThatStartsSlowlyRunsTheCommand(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	m := start(t, onFiles(t, "ELECTION_TTL="+ttl.String()), "run", "job", "--", "sleep", "300")
+	guard := 0
+	for ; guard == 0 && !m.hasEnded(); guard = m.descendants()["elect-guard"] {
+	}
+	syscall.Kill(guard, syscall.SIGSTOP)
+	stopped := boottime()
+	testbed.Eventually(t, patience, "the first deadline is over", func() error {
+		if boottime() < stopped+ttl {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	syscall.Kill(guard, syscall.SIGCONT)
+	m.says("runs")
+	if text := m.output.String(); strings.Contains(text, "has ended") {
+		t.Errorf("the guard has not waited for a later deadline:\n%s", text)
+	}
+}
