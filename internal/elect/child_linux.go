@@ -86,6 +86,8 @@ func (c *child) readReports(reports *os.File) {
 		case "expiring":
 			c.expiring = true
 			c.runner.say("the lease is about to expire: ending the command")
+		case "stopped": // it may have used a terminal, which is for the group of elect
+			c.runner.say("the command does nothing, and this process leads on: %v", syscall.Signal(n))
 		case "left":
 			c.runner.say("the command has ended; what it left is killed: it must stay in the foreground")
 		case "denied":

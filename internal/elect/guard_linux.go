@@ -123,6 +123,10 @@ func (g *guard) run(orders io.Reader, command []string) {
 			if !ok {
 				return // all are dead
 			}
+			if status.Stopped() {
+				g.report("stopped", int(status.StopSignal()), nil)
+				break
+			}
 			list, _ := descendants(os.Getpid())
 			if !g.stopped && slices.ContainsFunc(list, func(p process) bool { return !p.zombie }) {
 				g.report("left", 0, nil)
@@ -216,12 +220,13 @@ func startErrorCode(err error) int {
 	return exitNotRunnable
 }
 
-// reap waits for all children, adopted ones too, until there are none. It tells how the command has ended.
+// reap waits for all children, adopted ones too, until there are none. It tells that the command was stopped, and how
+// it has ended.
 func reap(command int, exited chan<- syscall.WaitStatus) {
 	defer close(exited)
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
 		if err != nil && err != syscall.EINTR {
 			return
 		}

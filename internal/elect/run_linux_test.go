@@ -354,3 +354,14 @@ func TestAGuardThatStartsSlowlyRunsTheCommand(t *testing.T) {
 		t.Errorf("the guard has not waited for a later deadline:\n%s", text)
 	}
 }
+
+func TestACommandThatIsStoppedIsSaid(t *testing.T) {
+	t.Parallel()
+	m := start(t, onFiles(t), "run", "job", "--", "sh", "-c", "kill -TTIN $$; exit 4") // as who asks a terminal for a password
+	m.says("leads on: stopped (tty input)")
+	pid := m.descendants()["sh"]
+	testbed.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	if code := m.code(); code != 4 {
+		t.Errorf("code %d, want 4:\n%s", code, m.output.String())
+	}
+}
