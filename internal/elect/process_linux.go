@@ -40,8 +40,8 @@ func setNoNewPrivs() error {
 // spareThreads makes the runtime start the threads that it may need later. It ends a process if it cannot start one,
 // as when the command has used up what a user or a control group may have (ulimit -u, TasksMax=).
 func spareThreads() {
-	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 4)) // each of them needs a thread, and so does a call that blocks
-	const spare = 12
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2)) // each needs a thread, and so does a call that blocks
+	const spare = 8
 	var locked sync.WaitGroup
 	locked.Add(spare)
 	for range spare {
