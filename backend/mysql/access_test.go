@@ -384,6 +384,11 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 				t.Errorf("with another engine: %v; want ErrDenied, and why", err)
 			}
 		}
+		later := l.account(t, "l", "127.0.0._", memberRights+" ON {schema}.*")
+		late := backendOn(t, Options{Config: later, Prefix: "late"})
+		testbed.NoError(t, late.Prepare(t.Context()))
+		l.Exec(t, fmt.Sprintf("GRANT CREATE ON %s.* TO %s", l.Name, account(later.User, "127.0.0._")))
+		candidate(t, late).Leads("jobs") // no program has to begin again
 		errs := make(chan error)
 		for range 8 {
 			b := backendOn(t, Options{Config: c, Prefix: prefix})

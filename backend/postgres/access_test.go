@@ -141,6 +141,14 @@ func TestTheFirstCandidatesMakeTheTable(t *testing.T) {
 	if err := backendOn(t, Options{DSN: db.DSN("") + "&options=-cdefault_tablespace%3Dgone"}).Prepare(t.Context()); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("without its tablespace: %v; want ErrDenied, and why", err)
 	}
+	for _, schema := range []string{"", "public"} {
+		user, password := db.AddUser(t)
+		db.Exec(t, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+		late := backendOn(t, Options{DSN: db.DSNOf(user, password, ""), Schema: schema, Prefix: "late" + schema})
+		testbed.NoError(t, late.Prepare(t.Context()))
+		db.Exec(t, "GRANT CREATE ON SCHEMA public TO "+user)
+		candidate(t, late).Leads("jobs") // no program has to begin again
+	}
 	errs := make(chan error)
 	for range 8 {
 		b := backendOn(t, Options{DSN: db.DSN("")})

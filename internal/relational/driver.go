@@ -93,6 +93,7 @@ type Driver struct {
 	Password       client.Secret
 
 	settled atomic.Pointer[Table] // the table with its schema, if none was named; nil: not known yet
+	unmade  atomic.Bool           // the table was not found, could not be made, and was not read since
 
 	mu      sync.Mutex
 	known   origin
@@ -173,6 +174,9 @@ func (d *Driver) List(ctx context.Context, kind lease.Kind, from string, limit i
 
 // view makes a View of an answer. The first process that finds a new server gives it an epoch, and retries.
 func (d *Driver) view(ctx context.Context, dec decode, ask func() (Answer, error)) (v lease.View, _ error) {
+	if d.unmade.Load() {
+		d.prepare(ctx) // the account may have got the right by now
+	}
 	if _, err := d.Place(ctx); err != nil {
 		return v, d.Fail(err)
 	}
@@ -183,6 +187,7 @@ func (d *Driver) view(ctx context.Context, dec decode, ask func() (Answer, error
 		if err != nil {
 			return v, d.Explain(ctx, err)
 		}
+		d.unmade.Store(false)
 		if last := serverOf(d.Epoch()); last != "" && last != a.Server {
 			d.Dialect.ServerChanged()
 		}

@@ -180,13 +180,20 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	if _, err := d.Read(ctx, nil); err == nil {
 		return nil // there is one
 	}
+	err := d.prepare(ctx)
+	if err == nil || d.Dialect.Fault(err).Lacks || errors.Is(err, backend.ErrDenied) {
+		return nil // who may not create it, or does not know where, is told by readings what is to be done
+	}
+	return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err)) // it may succeed when it is tried again
+}
+
+// prepare creates the table, unless this process has found one. While it cannot, readings try it again.
+func (d *Driver) prepare(ctx context.Context) error {
 	s, err := d.Dialect.Survey(ctx)
 	missing := len(s.Found) == 0 || d.Table.Schema != "" && !slices.Contains(s.Found, d.Table.Schema)
 	if err == nil && missing {
 		err = d.create(ctx, &s)
 	}
-	if err != nil && !d.Dialect.Fault(err).Lacks && !errors.Is(err, backend.ErrDenied) {
-		return fmt.Errorf("%s: prepare: %w", d.Name, d.Fail(err)) // it may succeed when it is tried again
-	}
-	return nil // who may not create it, or does not know where, is told by readings what is to be done
+	d.unmade.Store(err != nil)
+	return err
 }
