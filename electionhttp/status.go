@@ -150,7 +150,8 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	var selected []*election.ElectionStatus
 	for i := range s.Elections {
 		e := &s.Elections[i]
-		if (has == nil || has(e, c)) && (text == "" || matches(e, text)) {
+		named := strings.ToLower(e.Election + "\n" + e.Leader.ID + "\n" + e.Leader.Address)
+		if (has == nil || has(e, c)) && strings.Contains(named, text) {
 			selected = append(selected, e)
 		}
 	}
@@ -179,11 +180,6 @@ var states = map[string]func(e *election.ElectionStatus, c campaigns) bool{
 	"paused":  func(e *election.ElectionStatus, _ campaigns) bool { return e.Paused },
 	"stuck":   func(e *election.ElectionStatus, _ campaigns) bool { return e.Stuck },
 	"alone":   alone,
-}
-
-func matches(e *election.ElectionStatus, lower string) bool {
-	text := e.Election + "\n" + e.Leader.ID + "\n" + e.Leader.Address
-	return strings.Contains(strings.ToLower(text), lower)
 }
 
 // urgency ranks elections by how much they need attention.

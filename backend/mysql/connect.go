@@ -153,12 +153,10 @@ func (d *driver) open(ctx context.Context, waits bool) (c conn, err error) {
 func (d *driver) openForCall(ctx context.Context) (conn, error) {
 	c, err := d.open(ctx, false)
 	for gave := false; isFull(err) && (gave || d.notifier.giveWay()); gave = true {
-		select {
-		case <-time.After(200 * time.Millisecond): // it takes the server a moment to see that
-			c, err = d.open(ctx, false)
-		case <-ctx.Done():
+		if !client.Pause(ctx, 200*time.Millisecond) { // it takes the server a moment to see that
 			return c, err
 		}
+		c, err = d.open(ctx, false)
 	}
 	return c, err
 }

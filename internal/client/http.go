@@ -86,12 +86,16 @@ type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 // answers at once a connection for which it has no place, and net/http prints to stderr what comes before a
 // request.
 func AskFirst(dial Dial) Dial {
+	return wrapping(dial, func(c net.Conn) net.Conn { return &asked{Conn: c, sent: make(chan struct{})} })
+}
+
+func wrapping(dial Dial, wrap func(net.Conn) net.Conn) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return &asked{Conn: c, sent: make(chan struct{})}, nil
+		return wrap(c), nil
 	}
 }
 

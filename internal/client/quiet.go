@@ -1,22 +1,13 @@
 package client
 
-import (
-	"context"
-	"net"
-)
+import "net"
 
 // A quietConn breaks as if no message had come in time: go-redis prints other errors to stderr.
 type quietConn struct{ net.Conn }
 
 // Quiet returns dial with connections that break as if no message had come in time.
 func Quiet(dial Dial) Dial {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return quietConn{c}, nil
-	}
+	return wrapping(dial, func(c net.Conn) net.Conn { return quietConn{c} })
 }
 
 func (c quietConn) Read(b []byte) (int, error) {

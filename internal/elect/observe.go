@@ -11,6 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/client"
 )
 
 // observing joins elections with a manager that never campaigns, and calls do until a signal or the limit.
@@ -71,9 +72,7 @@ func (a *app) follow(ctx context.Context, m *election.Manager, listed func(error
 			fmt.Fprintln(a.diag, "elect: read the list of elections:", clean.Text(err.Error(), 4096, false))
 		}
 		failed = err != nil
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !client.Pause(ctx, pause) {
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/lease"
+	"github.com/go-election/go-election/internal/client"
 )
 
 const (
@@ -161,9 +162,7 @@ func (w *writing) send(ctx context.Context, part [][]Row) error {
 			}
 			return nil
 		}
-		select {
-		case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)): // or two would meet again
-		case <-ctx.Done():
+		if !client.Pause(ctx, 2*time.Millisecond+rand.N(10*time.Millisecond)) { // or two would meet again
 			return ctx.Err()
 		}
 	}

@@ -34,12 +34,6 @@ func postgresAdmin(server *testbed.PostgresServer, d *testbed.PostgresDatabase) 
 	}
 }
 
-func redisAdmin(server *testbed.RedisServer) map[string]fault {
-	return map[string]fault{"connections closed": closing(server.Addr(), func(r *run) {
-		server.Do(r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	})}
-}
-
 // sqlFaults are faults that an administrator of a database can cause.
 func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 	rights := fmt.Sprintf("SELECT, INSERT, UPDATE, DELETE ON %s.*", d.Name)

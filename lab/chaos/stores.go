@@ -156,7 +156,11 @@ func postgresEnviron(d *testbed.PostgresDatabase) reach {
 func redisSite(t testing.TB) *Site {
 	server := testbed.StartRedis(t, testbed.Options{})
 	site := newSite(t, "redis", greatestTTL, redisEnviron(), server.Addr())
-	return site.with(serverFaults(server.Daemon), redisAdmin(server))
+	return site.with(serverFaults(server.Daemon), map[string]fault{
+		"connections closed": closing(server.Addr(), func(r *run) {
+			server.Do(r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		}),
+	})
 }
 
 func redisEnviron(pairs ...string) reach {

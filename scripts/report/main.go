@@ -1,7 +1,7 @@
 // Report summarizes the output of one or several runs of "go test -json". It shows each failure at once and
 // in full, and each package when it has ended: how many tests ran, on which servers, and how many are left to
-// the full tier. At the end it names the slowest tests, tests that were skipped, cases that were repeated,
-// and servers that are missing, and tells each failure again: the last lines of a long run are read first.
+// the full tier. At the end it names tests that were skipped, cases that were repeated, and servers that are
+// missing, and tells each failure again: the last lines of a long run are read first.
 //
 //	go test -json -short ./... | go run ./scripts/report
 //
@@ -10,7 +10,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -49,14 +48,13 @@ type run struct {
 	broken  bool     // a package failed
 	notes   []string // for the end
 	failed  []string // failures, with their first lines
-	slowest []event  // the ends of tests without their subtests, the slowest first
 }
 
 // counts has numbers of tests by how they ended: pass, fail, skip, or left to the full tier.
 type counts map[string]int
 
 const (
-	mostListed = 20   // tests that are slow, and failures
+	mostListed = 20   // failures
 	mostSaid   = 1500 // bytes of a failure
 )
 
@@ -146,9 +144,6 @@ func (r *run) testEnded(p *pkg, e event) {
 	}
 
 	p.count[ended]++
-	r.slowest = append(r.slowest, e)
-	slices.SortStableFunc(r.slowest, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-	r.slowest = r.slowest[:min(len(r.slowest), mostListed)]
 }
 
 // written returns what a test has written, without the lines of go test itself.
@@ -204,10 +199,6 @@ func (r *run) ok() bool { return !r.broken && len(r.running) == 0 && r.total["pa
 
 // end prints what the run has noted, and the sum of all tests.
 func (r *run) end() {
-	fmt.Fprintf(r.out, "\nThe slowest tests, in seconds:\n")
-	for _, e := range r.slowest {
-		fmt.Fprintf(r.out, "%7.1f %s %s\n", e.Elapsed, short(e.Package), e.Test)
-	}
 	for path := range r.running {
 		r.note("FAILED AS A WHOLE: %s", path)
 	}

@@ -41,19 +41,6 @@ func TestPassedTestsAreCountedAndSilent(t *testing.T) {
 	}
 }
 
-func TestTheSlowestTestsAreNamed(t *testing.T) {
-	slowTest := of("pass", "TestSlow")
-	slowTest.Elapsed = 12.5
-	events := []event{of("pass", "TestQuick"), slowTest}
-	for range mostListed {
-		events = append(events, of("pass", "TestOther"))
-	}
-	_, out := report(t, append(events, of("pass", ""))...)
-	if !strings.Contains(out, "   12.5 backend/etcd TestSlow\n    0.0 backend/etcd TestQuick\n") || strings.Count(out, "TestOther") != mostListed-2 {
-		t.Errorf("want the slowest first, %d in all:\n%s", mostListed, out)
-	}
-}
-
 func TestFailuresAreShown(t *testing.T) {
 	for _, test := range []struct {
 		name   string
