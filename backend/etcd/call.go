@@ -174,7 +174,8 @@ func (d *driver) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	c, hint := class(err), d.proxy
+	c, hint, text := class(err), d.proxy, err.Error()
+	begins := strings.Contains(text, "server preface: ") || strings.Contains(text, "handshake failed: ")
 	switch {
 	case is(err, rpctypes.ErrPermissionDenied):
 		hint = "; an administrator can grant what is needed: " +
@@ -183,8 +184,8 @@ func (d *driver) fail(err error) error {
 		hint = "; the cluster has users: set username and password"
 	case is(err, rpctypes.ErrNoSpace):
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
-	case status.Code(err) == codes.Unimplemented, strings.Contains(err.Error(), "frame too large"),
-		strings.Contains(err.Error(), "preface: EOF"), strings.Contains(err.Error(), "handshake failed: EOF"):
+	case status.Code(err) == codes.Unimplemented, strings.Contains(text, "frame too large"),
+		begins && (strings.Contains(text, ": EOF") || strings.Contains(text, "connection reset by peer")):
 		hint = "; is this the address of an etcd 3.4 or later, and is it http or https as it is named?"
 	}
 	if d.login != nil {
