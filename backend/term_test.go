@@ -32,9 +32,8 @@ func TestATermExceedsTheLastTheFloorAndTheMicrosecondsOfTheClock(t *testing.T) {
 	}
 }
 
-// A grant is lost in a failover, and so is the first grant after it in a second
-// one: the same record is seen twice, and what was lost in between must not be
-// granted again. Terms may be ahead of the clock, after earlier failovers.
+// A grant is lost in a failover, and so is the first grant after it in a second one: the same record is seen twice, and what
+// was lost in between must not be granted again. Terms may be ahead of the clock, after earlier failovers.
 func TestATermDoesNotRepeatWhenTwoFailoversLoseTheirGrants(t *testing.T) {
 	us := uint64(now.UnixMicro())
 	for what, last := range map[string]uint64{"no record": 0, "behind the clock": us - 1000, "ahead of the clock": us + 5*backend.TermJump} {

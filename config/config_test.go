@@ -119,8 +119,7 @@ func TestTheEnvironmentAloneIsEnough(t *testing.T) {
 	}
 }
 
-// Each row has a mistake and what its message must contain: the place, the key, the
-// value, and what is allowed.
+// Each row has a mistake and what its message must contain: the place, the key, the value, and what is allowed.
 func TestEachMistakeIsDescribed(t *testing.T) {
 	const ok = "backend: memory\n"
 	for what, c := range map[string]struct {
@@ -287,8 +286,7 @@ func TestForeignVariablesAreIgnored(t *testing.T) {
 	}
 }
 
-// Kubernetes sets _PORT variables for services, but never to a number. A variable with a
-// number is a user's mistake.
+// Kubernetes sets _PORT variables for services, but never to a number. A variable with a number is a user's mistake.
 func TestAPortNumberIsNotIgnored(t *testing.T) {
 	_, err := parse("backend: memory\n", "ELECTION_MYSQL_PORT=3307", "ELECTION_CONSUL_PORT=tcp://10.0.0.1:8500", "ELECTION_CONSUL_SERVICE_PORT=8500", "ELECTION_CONSUL_SERVICE_PORT_DNS=53", "ELECTION_CONSUL_PORT_53_UDP_PORT=53")
 	if err == nil || !strings.Contains(err.Error(), "ELECTION_MYSQL_PORT: there is no such key") || strings.Contains(err.Error(), "CONSUL") {
@@ -296,8 +294,7 @@ func TestAPortNumberIsNotIgnored(t *testing.T) {
 	}
 }
 
-// A program with one backend names the missing import, and accepts a file with sections of
-// stores that it does not import.
+// A program with one backend names the missing import, and accepts a file with sections of stores that it does not import.
 func TestAProgramMayImportOneBackend(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "one")
 	if out, err := exec.Command("go", "build", "-o", binary, "./testdata/one").CombinedOutput(); err != nil {

@@ -28,8 +28,7 @@ type probe struct {
 	Hidden  string            `yaml:"-"`
 }
 
-// probed is the section with which the backend "probe" was last opened. Tests that use
-// it do not run at the same time.
+// probed is the section with which the backend "probe" was last opened. Tests that use it do not run at the same time.
 var probed probe
 
 func init() {
@@ -143,8 +142,7 @@ func TestAStringCanBeReadFromItsOwnFile(t *testing.T) {
 	}
 }
 
-// A check of a section calls the store's opener only for its keys. It opens no store that
-// is not selected.
+// A check of a section calls the store's opener only for its keys. It opens no store that is not selected.
 func TestOnlyTheSelectedStoreIsOpened(t *testing.T) {
 	probed = probe{}
 	c, err := parse("backend: memory\nprobe: {text: x}\n")
@@ -156,8 +154,7 @@ func TestOnlyTheSelectedStoreIsOpened(t *testing.T) {
 	}
 }
 
-// Each backend returns the error of its decode function: config relies on this when it
-// checks the sections of other stores.
+// Each backend returns the error of its decode function: config relies on this when it checks the sections of other stores.
 func TestBackendsStopAtAWrongSection(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, name := range backend.Names() {
@@ -186,8 +183,7 @@ func TestNoTwoKeysShareAVariable(t *testing.T) {
 
 var secretive = regexp.MustCompile(`dsn|passw|token|secret|auth|credential|digest`)
 
-// No error shows a secret, whatever is wrong with the secret or next to it. Printing a
-// Config does not show it either.
+// No error shows a secret, whatever is wrong with the secret or next to it. Printing a Config does not show it either.
 func TestNoErrorShowsASecret(t *testing.T) {
 	const canary = "hunter2canary"
 	check := func(what string, x any) {

@@ -217,8 +217,7 @@ func TestAGuardShowsNoSecret(t *testing.T) {
 	}
 }
 
-// Without the first line of main, a guard would be a second program. A store that cannot release for
-// others is refused, too.
+// Without the first line of main, a guard would be a second program. A store that cannot release for others is refused, too.
 func TestAGuardThatCannotWorkIsAnErrorAtOnce(t *testing.T) {
 	c, err := config.Parse("", []byte("backend: memory\nguard: true"), config.Options{Environ: []string{}})
 	testbed.NoError(t, err)

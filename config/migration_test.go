@@ -11,8 +11,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// A program migrates to another store and back: each step changes one word of its
-// configuration.
+// A program migrates to another store and back: each step changes one word of its configuration.
 func TestAMigrationSectionNamesTwoOthers(t *testing.T) {
 	dir := t.TempDir()
 	text := `

@@ -8,12 +8,10 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// TestModel is a template for the test of your own backend: replace memory with your
-// store.
+// TestModel is a template for the test of your own backend: replace memory with your store.
 func TestModel(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
-		// In real time, omit Virtual, choose a short lease, and run the cases in
-		// parallel: TTL: time.Second, Parallel: true.
+		// In real time, omit Virtual, choose a short lease, and run the cases in parallel: TTL: time.Second, Parallel: true.
 		Virtual: true, Short: true,
 		NewStore: func(testing.TB) conformance.Store {
 			store := memory.New()

@@ -8,9 +8,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The documented formulas for the calls of a node in a time d in which nothing happens.
-// They do not depend on the number of elections, because a node renews, or reads, all of
-// them in one call.
+// The documented formulas for the calls of a node in a time d in which nothing happens. They do not depend on the number of
+// elections, because a node renews, or reads, all of them in one call.
 //
 //	leader               d/RenewEvery renewals
 //	follower, polling    d/RenewEvery readings
@@ -26,8 +25,7 @@ var costCases = []Case{
 // idleTime is how long a case observes an idle election: ten minutes at the usual TTL.
 func (t *Trial) idleTime() time.Duration { return 60 * t.TTL }
 
-// maxTimes is how often something that happens once in every may happen within d, plus
-// one.
+// maxTimes is how often something that happens once in every may happen within d, plus one.
 func maxTimes(d, every time.Duration) int { return int(math.Ceil(float64(d)/float64(every))) + 1 }
 
 // A callCounter counts the calls of a node from its creation on.

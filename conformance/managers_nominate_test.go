@@ -43,8 +43,7 @@ func nominateLive(t *Trial) {
 		t.sleep(t.TTL)
 		term := leader.Leadership().Term
 		t.nominate(other, nominee.node.ID())
-		// The nominee sees the request, the leader sees the consent, and the nominee sees
-		// the release.
+		// The nominee sees the request, the leader sees the consent, and the nominee sees the release.
 		t.waitUntil(2*t.renewEvery()+2*t.handoverBound(), "the nominee to lead", nominee.Leading)
 		for _, e := range other.events() {
 			if e.Term > term && e.Kind == election.Elected && e.Leader.ID != nominee.node.ID() {

@@ -9,9 +9,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A blockingLogger is a log handler that blocks the manager's loop for a while, like a
-// long garbage collection, a debugger or a starved machine. The loop itself calls only
-// Enabled.
+// A blockingLogger is a log handler that blocks the manager's loop for a while, like a long garbage collection, a debugger
+// or a starved machine. The loop itself calls only Enabled.
 type blockingLogger struct {
 	armed   *atomic.Bool
 	blocked *atomic.Bool

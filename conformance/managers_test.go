@@ -135,8 +135,7 @@ func (n *node) keepCalls() (log func() []Call) {
 
 func (p *participant) leave() { must(p.Leave(p.node.t.callContext()), "leave") }
 
-// lastGrantSent is when the node sent the last granted call of its current or last
-// leadership.
+// lastGrantSent is when the node sent the last granted call of its current or last leadership.
 func (n *node) lastGrantSent(name string) (last time.Duration) {
 	c := n.t.checker
 	c.mu.Lock()
@@ -149,9 +148,8 @@ func (n *node) lastGrantSent(name string) (last time.Duration) {
 	return last
 }
 
-// waitForDeadline waits until the node, which is cut off, must no longer trust its
-// lease. A call in flight when the node was cut off may still have been granted, so
-// waitForDeadline checks again.
+// waitForDeadline waits until the node, which is cut off, must no longer trust its lease. A call in flight when the node was
+// cut off may still have been granted, so waitForDeadline checks again.
 func (t *Trial) waitForDeadline(n *node, name string) {
 	for {
 		deadline := n.lastGrantSent(name) + n.trusted()

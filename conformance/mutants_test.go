@@ -265,8 +265,7 @@ var mutants = []mutant{
 	}},
 }
 
-// TestEachMutantIsKilledByItsCase runs each case on memory, where it must pass, and on
-// the broken backend that it must find.
+// TestEachMutantIsKilledByItsCase runs each case on memory, where it must pass, and on the broken backend that it must find.
 func TestEachMutantIsKilledByItsCase(t *testing.T) {
 	killed := 0
 	for _, m := range mutants {

@@ -19,8 +19,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// fragmentFrame surrounds a fragment of a page with the imports and variables that the page
-// assumes.
+// fragmentFrame surrounds a fragment of a page with the imports and variables that the page assumes.
 const fragmentFrame = `package page
 
 import (
@@ -91,8 +90,7 @@ func TestEveryGoFragmentOnAPageCompiles(t *testing.T) {
 	}
 }
 
-// checker returns a function that type-checks one file and returns its errors. Unused
-// declarations are no error.
+// checker returns a function that type-checks one file and returns its errors. Unused declarations are no error.
 func checker(t *testing.T) func(source string) []error {
 	t.Helper()
 	fset := token.NewFileSet()

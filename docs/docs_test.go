@@ -17,8 +17,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TestEveryTestThatAPageNamesExists searches the sources of the whole module for the tests
-// that pages give as evidence.
+// TestEveryTestThatAPageNamesExists searches the sources of the whole module for the tests that pages give as evidence.
 func TestEveryTestThatAPageNamesExists(t *testing.T) {
 	known := readEvidence(t)
 	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][^`]*)`")

@@ -98,8 +98,7 @@ func isElected(t *testing.T, goCommand, page, configuration, program string) {
 	}
 }
 
-// goWithThisModule returns a directory with a "go" command that takes this tree for the
-// module's latest version.
+// goWithThisModule returns a directory with a "go" command that takes this tree for the module's latest version.
 func goWithThisModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,8 +12,7 @@ import (
 
 var errNoRights = fmt.Errorf("%w: no rights", backend.ErrDenied)
 
-// A store that denies readings is reached, so the unknown state names the denial. Each denial is
-// logged once.
+// A store that denies readings is reached, so the unknown state names the denial. Each denial is logged once.
 func TestADenialIsTheReasonOfTheUnknownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := scripted()

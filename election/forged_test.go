@@ -22,8 +22,7 @@ func plant(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend
 	return raw, a[0].Lease
 }
 
-// A forged record has durations of centuries. They must neither free the lease nor stop followers
-// from reading.
+// A forged record has durations of centuries. They must neither free the lease nor stop followers from reading.
 func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	inBubble(t, "an enormous TTL", func(t *testing.T) {

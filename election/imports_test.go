@@ -11,8 +11,7 @@ import (
 
 const module = "github.com/go-election/go-election"
 
-// clients are the modules that each backend may add to a program: its store's client and that
-// client's dependencies.
+// clients are the modules that each backend may add to a program: its store's client and that client's dependencies.
 var clients = map[string][]string{
 	"memory":     nil,
 	"file":       {"github.com/fsnotify/fsnotify", "golang.org/x/sys"},
@@ -63,8 +62,7 @@ func linked(t *testing.T, packages ...string) []string {
 	return slices.DeleteFunc(slices.Compact(modules), func(m string) bool { return m == module })
 }
 
-// check fails if a module is linked that is not allowed. An entry of allowed is a module, or a prefix
-// that ends in a slash.
+// check fails if a module is linked that is not allowed. An entry of allowed is a module, or a prefix that ends in a slash.
 func check(t *testing.T, what string, modules, allowed []string) {
 	t.Helper()
 	for _, m := range modules {

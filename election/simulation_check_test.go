@@ -192,8 +192,7 @@ func (n *simNode) checkEvent(a action, p *simPlace) {
 	p.lastEvent = ev
 }
 
-// same reports whether two events have the same state. The leader and the term count only if the
-// kind is Elected.
+// same reports whether two events have the same state. The leader and the term count only if the kind is Elected.
 func same(a, b *Event) bool {
 	return a.Kind == b.Kind && (a.Kind != Elected || a.Leader.Nonce == b.Leader.Nonce && a.Leader.ID == b.Leader.ID && a.Term == b.Term)
 }
@@ -207,8 +206,7 @@ func (s *sim) checkGrant(n *simNode, life int, election string) {
 	}
 }
 
-// checkRelease checks that the node no longer trusts the lease that it releases, and that its function
-// has returned.
+// checkRelease checks that the node no longer trusts the lease that it releases, and that its function has returned.
 func (s *sim) checkRelease(n *simNode, life int, l *backend.Held) {
 	p := &n.places[l.Election[0]-'0']
 	if n.life != life || p.term != l.Term || p.e == nil {

@@ -5,9 +5,8 @@ import (
 	"iter"
 )
 
-// A coroutine is one call of a Backend. It runs until its driver needs an answer, and goes on when
-// the simulation has one. So a world needs no goroutine that runs beside it, and a seed determines
-// everything.
+// A coroutine is one call of a Backend. It runs until its driver needs an answer, and goes on when the simulation has one.
+// So a world needs no goroutine that runs beside it, and a seed determines everything.
 type coroutine struct {
 	n       *simNode
 	call    *call

@@ -49,8 +49,7 @@ const (
 	bySignal // it says only that something has changed, for changes for which somebody waits
 )
 
-// A simItem is an item as the store keeps it. Values are never modified, so two of the same write
-// have the same address.
+// A simItem is an item as the store keeps it. Values are never modified, so two of the same write have the same address.
 type simItem struct {
 	value            lease.Value
 	version, created uint64

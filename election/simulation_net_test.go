@@ -36,8 +36,7 @@ func (n *simNode) call(c *call) {
 	}
 	life, nonce, server := n.life, n.nonce, s.store.primary
 	if c.kind == callRelease && hasZero(c) {
-		// Two requests: find what this nonce holds, then release exactly that, if the caller
-		// still waits.
+		// Two requests: find what this nonce holds, then release exactly that, if the caller still waits.
 		n.send(c, func() {
 			found, err := s.store.find(nonce, c.held, server)
 			n.sendBack(life, c, func() {

@@ -9,8 +9,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A simNode is one process of the simulation: a machine, its clock, the shell around it, and its
-// connection to the network.
+// A simNode is one process of the simulation: a machine, its clock, the shell around it, and its connection to the network.
 type simNode struct {
 	s              *sim
 	i              int
@@ -91,8 +90,7 @@ func (n *simNode) local() time.Duration {
 	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate)
 }
 
-// latest is the time with which a holder compares its deadline. A suspended node reads no clock; this
-// is what it would read.
+// latest is the time with which a holder compares its deadline. A suspended node reads no clock; this is what it would read.
 func (n *simNode) latest() time.Duration {
 	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate) + n.ahead
 }

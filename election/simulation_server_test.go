@@ -8,12 +8,11 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// servers are the store's servers with their rows. They follow the lease protocol's rules. Each row
-// has the identity of the server that wrote it last. Nodes must observe a row that another server
-// wrote for the greatest TTL, and cannot renew or release it. The same holds for every row of a server
-// that may have lost commits when it started, and for a missing row, unless the table shows that none
-// was deleted. The replica, or the disk, lags behind the table: a failover or restart loses the
-// difference.
+// servers are the store's servers with their rows. They follow the lease protocol's rules. Each row has the identity of the
+// server that wrote it last. Nodes must observe a row that another server wrote for the greatest TTL, and cannot renew or
+// release it. The same holds for every row of a server that may have lost commits when it started, and for a missing row,
+// unless the table shows that none was deleted. The replica, or the disk, lags behind the table: a failover or restart loses
+// the difference.
 type servers struct {
 	primary     int // identity of the primary
 	next        int // identity of the next server that becomes primary for the first time
@@ -74,8 +73,7 @@ func (st *simStore) uncleanRestart() bool {
 
 func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary }
 
-// leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
-// and for how long.
+// leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged, and for how long.
 func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 	l, ref := r.lease, ""
 	same, id := st.wroteLast(r), server(st.primary)

@@ -210,8 +210,7 @@ func (st *simStore) renew(l *backend.Held, a *backend.Answer) {
 	}
 }
 
-// A pinned lease is to be released: that of a term, and if heartbeat is not 0, only if it is unchanged
-// since it was read.
+// A pinned lease is to be released: that of a term, and if heartbeat is not 0, only if it is unchanged since it was read.
 type pinned struct {
 	backend.Held
 	heartbeat uint64

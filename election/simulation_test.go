@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// The simulation runs several machines, each with its own clock, on one store and a network that
-// loses, delays, duplicates and reorders requests and answers. Nodes crash, stop, leave and join; lead
-// functions return late; operators nominate, depose and pause; the store fails over and loses its last
-// commits. One seed determines everything.
+// The simulation runs several machines, each with its own clock, on one store and a network that loses, delays, duplicates
+// and reorders requests and answers. Nodes crash, stop, leave and join; lead functions return late; operators nominate,
+// depose and pause; the store fails over and loses its last commits. One seed determines everything.
 //
 //	simulation_world_test.go   the world and its time
 //	simulation_node_test.go    a node: the shell around a machine, and its clock

@@ -112,9 +112,8 @@ func (s *sim) end() {
 	}
 }
 
-// bound is the time within which an election must have a leader after the last fault. It is the sum of
-// the greatest delay of a message, an observation, the return of functions, a renewal, a call, and the
-// times for which candidates hold back.
+// bound is the time within which an election must have a leader after the last fault. It is the sum of the greatest delay of
+// a message, an observation, the return of functions, a renewal, a call, and the times for which candidates hold back.
 func (s *sim) bound() time.Duration {
 	ttl := 14 * time.Second
 	bound := maxDelay + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.failoverDelay() + s.incumbentGrace()

@@ -22,7 +22,7 @@ func runAsChild() (code int, err error) {
 	signal.Notify(signals) // all: those that only concern this process are left out below
 	// Other files that it was started with go on to the child as well: they are not closed on exec.
 	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}}
-	attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: 0} // a terminal's signals are for the program alone
+	attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: 0} // its signals are for the program alone
 	program, err := syscall.ForkExec("/proc/self/exe", os.Args, attr)
 	if err != nil { // there is no terminal, or it is that of another session
 		attr.Sys = nil

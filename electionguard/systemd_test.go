@@ -60,8 +60,7 @@ func (p *service) program(n int) (pid int) {
 	return pid
 }
 
-// When the main process of a service has ended, systemd sends SIGTERM to the others. The guard stays until it
-// has released.
+// When the main process of a service has ended, systemd sends SIGTERM to the others. The guard stays until it has released.
 func TestAGuardReleasesBeforeSystemdEndsIt(t *testing.T) {
 	s := startSystemd(t)
 	for name, end := range map[string]func(p *service, program int){

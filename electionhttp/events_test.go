@@ -73,8 +73,7 @@ func listen(t *testing.T, h http.Handler, path, since string) *client {
 	return c
 }
 
-// received returns the events so far, each as "event election kind leader", and the
-// last id.
+// received returns the events so far, each as "event election kind leader", and the last id.
 func (c *client) received(t *testing.T) (list []string, id string) {
 	t.Helper()
 	c.mu.Lock()

@@ -41,8 +41,7 @@ func managerOn(t *testing.T, b backend.Backend, o election.Options, lead bool, n
 	return m
 }
 
-// shut closes a manager. With a store that does not answer, Close takes as long as its
-// context allows.
+// shut closes a manager. With a store that does not answer, Close takes as long as its context allows.
 func shut(m *election.Manager) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -208,8 +208,7 @@ func TestAClosedManagerCanBeCollected(t *testing.T) {
 	})
 }
 
-// BenchmarkCollect measures a scrape of ten thousand elections: totals only, and with
-// metrics of each election.
+// BenchmarkCollect measures a scrape of ten thousand elections: totals only, and with metrics of each election.
 func BenchmarkCollect(b *testing.B) {
 	m := electiontest.New(b, election.Options{}).Start("a").Manager
 	for i := range 10000 {

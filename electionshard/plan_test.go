@@ -122,8 +122,7 @@ func TestWhoBidsAndWhoStepsDown(t *testing.T) {
 	}
 }
 
-// A member's announcement outlasts it. When all that it led is vacant it counts no longer, until it
-// announces itself again.
+// A member's announcement outlasts it. When all that it led is vacant it counts no longer, until it announces itself again.
 func TestWhoLosesAllIsNoMemberUntilItSpeaksAgain(t *testing.T) {
 	p := plannerFor(4, Options{})
 	old := picture{shards: "aabb", others: "b", now: soon}

@@ -11,9 +11,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The simulation runs the planners of a whole fleet against a store in virtual time. What each
-// process sees is old by up to a second, or a TTL for the members, and the store grants a vacant
-// shard to the first that bids.
+// The simulation runs the planners of a whole fleet against a store in virtual time. What each process sees is old by up to
+// a second, or a TTL for the members, and the store grants a vacant shard to the first that bids.
 const (
 	simTTL   = 10 * time.Second
 	simRenew = simTTL / 3
@@ -109,8 +108,7 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// expire ends the leases of those who do not renew, and of functions that have returned, and
-// measures vacancies.
+// expire ends the leases of those who do not renew, and of functions that have returned, and measures vacancies.
 func (w *world) expire() {
 	w.fleet = slices.DeleteFunc(w.fleet, func(p *process) bool { return p.dead > 0 && w.now-p.dead > 3*simTTL })
 	giving := map[*process]int{}

@@ -23,9 +23,8 @@ func bill(ctx context.Context, m *election.Manager, work func(*election.Leadersh
 	})
 }
 
-// A test of a program in virtual time: the leader crashes, and another process takes over.
-// Group.Work checks that two processes never work at once and that terms grow. In your own
-// test file, call the function TestBillingGoesOn.
+// A test of a program in virtual time: the leader crashes, and another process takes over. Group.Work checks that two
+// processes never work at once and that terms grow. In your own test file, call the function TestBillingGoesOn.
 func testBillingGoesOn(t *testing.T) {
 	electiontest.Test(t, election.Options{TTL: 10 * time.Second}, func(t *testing.T, g *electiontest.Group) {
 		for _, id := range []string{"anna", "bert"} {

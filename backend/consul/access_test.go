@@ -64,8 +64,7 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 		t.Errorf("the package documentation does not have this policy:\n%s", rules)
 	}
 
-	// The token is revoked during a leadership: renewals are denied, with an error, and the
-	// lease expires.
+	// The token is revoked during a leadership: renewals are denied, with an error, and the lease expires.
 	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
 	testbed.NoError(t, err)
 	testbed.Eventually(t, time.Minute, "renewals to be denied", func() error {

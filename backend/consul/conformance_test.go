@@ -112,8 +112,7 @@ func driverHarness(t *testing.T, agent *testbed.Daemon) leasetest.Harness {
 	}
 }
 
-// newStore makes a store with a prefix of its own. Each client connects through a proxy to one of
-// the agents.
+// newStore makes a store with a prefix of its own. Each client connects through a proxy to one of the agents.
 func newStore(t testing.TB, agents ...*testbed.Daemon) conformance.Store {
 	prefix := "test/" + string(backend.NewNonce()[:16])
 	root := admins(t, agents[0])

@@ -14,8 +14,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// The suite's cases about server faults, each on its own server that is killed, frozen and
-// cut off.
+// The suite's cases about server faults, each on its own server that is killed, frozen and cut off.
 func TestConformanceThroughFaults(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.Harness{
@@ -107,10 +106,9 @@ func TestDeadConnectionsCostOneCall(t *testing.T) {
 	}
 }
 
-// A follower that is cut off from its peers keeps answering its clients. A lease renewed by
-// writes that this follower forwarded just before must not be trusted longer than its
-// session, which the ensemble counts from what the follower reported earlier. See
-// docs/design/curator.md, "A follower that is cut off".
+// A follower that is cut off from its peers keeps answering its clients. A lease renewed by writes that this follower
+// forwarded just before must not be trusted longer than its session, which the ensemble counts from what the follower
+// reported earlier. See docs/design/curator.md, "A follower that is cut off".
 func TestValidForEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
 	servers := testbed.StartZooKeeperEnsemble(t, 3)

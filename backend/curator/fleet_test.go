@@ -31,8 +31,7 @@ func memberMain() {
 const (
 	fleetTTL = 3 * time.Second
 
-	// Members of other programs keep no deadline. A busy machine must not delay one for so
-	// long.
+	// Members of other programs keep no deadline. A busy machine must not delay one for so long.
 	fleetSession = 8 * time.Second
 
 	patience = 2 * time.Minute // of which a few seconds are needed
@@ -87,8 +86,7 @@ func newLatches(t *testing.T) *fleet { return newFleet(t, func(*Options) {}) }
 // newSelectors returns a fleet with LeaderSelectors.
 func newSelectors(t *testing.T) *fleet { return newFleet(t, func(o *Options) { o.Layout = Selector }) }
 
-// newNodes returns a fleet with programs that elect by one ephemeral node. They do not
-// create its parents.
+// newNodes returns a fleet with programs that elect by one ephemeral node. They do not create its parents.
 func newNodes(t *testing.T) *fleet {
 	f := newFleet(t, func(o *Options) {
 		o.Layout, o.Path = Node, o.ZooKeeper.Root+"/soa/master/services/{election}"

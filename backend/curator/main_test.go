@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain runs more tests in parallel than there are processors: they wait for leases to
-// expire.
+// TestMain runs more tests in parallel than there are processors: they wait for leases to expire.
 func TestMain(m *testing.M) {
 	memberMain()
 	flag.Set("test.parallel", "16")

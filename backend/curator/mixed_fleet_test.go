@@ -7,9 +7,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TestMixedFleets lets processes of this module and of other programs elect one leader
-// together. Its fleets run in parallel, but with no other test: Java takes much of a small
-// machine when it starts.
+// TestMixedFleets lets processes of this module and of other programs elect one leader together. Its fleets run in parallel,
+// but with no other test: Java takes much of a small machine when it starts.
 func TestMixedFleets(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"LeaderLatch":      mixedLatches,
@@ -23,9 +22,8 @@ func TestMixedFleets(t *testing.T) {
 	}
 }
 
-// alternate lets one of their members lead and one of ours follow, and then the other way
-// round. Each side is stopped, killed and ended in order, and the other takes over. At no
-// time are two of them certain to lead.
+// alternate lets one of their members lead and one of ours follow, and then the other way round. Each side is stopped,
+// killed and ended in order, and the other takes over. At no time are two of them certain to lead.
 //
 // start starts another of their members, waits returns when it waits for the leader to go,
 // and back brings back a member that was stopped while it led and has been succeeded.

@@ -39,8 +39,7 @@ func TestNodeNamesAreEscapedAndOrdered(t *testing.T) {
 		}
 	}
 	l := layout{base: "latch-"}
-	// By the number after the last base name, whatever comes before; a child without it is
-	// compared whole, as Curator does.
+	// By the number after the last base name, whatever comes before; a child without it is compared whole, as Curator does.
 	for _, c := range [][]string{
 		{"_c_ffffffff-2815-4a0d-b821-61692c4a6290-latch-0000000001", "_c_00000000-2815-4a0d-b821-61692c4a6290-latch-0000000002"},
 		{"x-latch-latch-0000000001", "latch-0000000002"},

@@ -24,8 +24,7 @@ import (
 
 const secret = "canary-4711"
 
-// withUsers starts a node with users, and returns an administrator's client. The user app
-// has the rights that doc.go names.
+// withUsers starts a node with users, and returns an administrator's client. The user app has the rights that doc.go names.
 func withUsers(t testing.TB, prefix string, o testbed.Options) (*testbed.Daemon, *clientv3.Client) {
 	t.Helper()
 	n := testbed.StartEtcd(t, o)
@@ -63,8 +62,7 @@ func withUsers(t testing.TB, prefix string, o testbed.Options) (*testbed.Daemon,
 	return n, testbed.Open(t, clientv3.New, config)
 }
 
-// Two managers use every method with the documented rights and no more, and with tokens that
-// expire after a second.
+// Two managers use every method with the documented rights and no more, and with tokens that expire after a second.
 func TestTheDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
@@ -283,8 +281,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// After Close there is no goroutine, no connection, and no session if nothing is held. A
-// client from the options stays open.
+// After Close there is no goroutine, no connection, and no session if nothing is held. A client from the options stays open.
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.Options{})
 	admin := dial(t, n.URL())

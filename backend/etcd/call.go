@@ -22,9 +22,8 @@ import (
 
 // hedged runs f, which is one call to the cluster. It is also sent to a second and a third member if the
 // first does not answer, and once more with a new token if one was refused: it has changed nothing then. If
-// none has answered, connections that stay silent are closed: gRPC would take 12 s to find them dead. Until
-// another call is answered, so are those that do not: a balancer may lead to a member that is cut off from
-// the others, which answers pings only.
+// none has answered, connections that stay silent are closed: gRPC would take 12 s to find them dead. All are
+// if no other call is answered either: a balancer may lead to a member that is cut off, and answers pings.
 func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (R, error) {
 	began, answered := time.Now(), d.answered.Load()
 	r, err := firstAnswer(ctx, f)

@@ -15,8 +15,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzEndpoint checks that errors show no part of an address that was not understood, since
-// it may contain a password.
+// FuzzEndpoint checks that errors show no part of an address that was not understood, since it may contain a password.
 func FuzzEndpoint(f *testing.F) {
 	for _, e := range []string{"", "a", "a:2379", "http://a", "https://a:2379/", "ftp://a", "http://u:open-sesame@a", "http://[::1", "://", "http://a/b?c#d", "http://\x7f", "unix:///x", "HTTP://a"} {
 		f.Add(e, true)

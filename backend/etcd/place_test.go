@@ -142,8 +142,7 @@ func TestAKeyThatMayNotBeReadIsNotMissing(t *testing.T) {
 	}
 }
 
-// If rights are missing for one election, the other bids of the same call are granted, be they
-// few or many.
+// If rights are missing for one election, the other bids of the same call are granted, be they few or many.
 func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "other/", testbed.Options{Args: []string{"--bcrypt-cost=4"}})

@@ -11,8 +11,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// calm has the options of clusters without faults: on a busy machine the members must not
-// elect another leader of etcd.
+// calm has the options of clusters without faults: on a busy machine the members must not elect another leader of etcd.
 var calm = testbed.Options{Args: []string{"--heartbeat-interval=100", "--election-timeout=2000"}}
 
 // TestConformanceOnThreeNodes runs the conformance suite on a cluster without faults.
@@ -72,8 +71,7 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 	}
 }
 
-// A member of etcd that hangs costs no one a lease: calls that it does not answer are sent to
-// another.
+// A member of etcd that hangs costs no one a lease: calls that it does not answer are sent to another.
 func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	t.Parallel()
 	nodes := testbed.StartEtcdCluster(t, 3, calm)

@@ -9,8 +9,7 @@ import (
 	"github.com/go-election/go-election/backend/file"
 )
 
-// A process that works in the holder's place has the lock too. No other process leads
-// before that one has ended.
+// A process that works in the holder's place has the lock too. No other process leads before that one has ended.
 func TestASharedLockOutlivesItsHolder(t *testing.T) {
 	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")

@@ -109,8 +109,7 @@ func TestAKilledLeaderIsReplacedInMilliseconds(t *testing.T) {
 	}
 	slices.Sort(gaps)
 	t.Logf("from kill -9 to the next leader: median %v, worst %v", gaps[len(gaps)/2], gaps[len(gaps)-1])
-	// Followers that polled would need a third of a TTL. The benchmark holds the median
-	// below 10 ms, on an idle machine.
+	// Followers that polled would need a third of a TTL. The benchmark holds the median below 10 ms, on an idle machine.
 	if median := gaps[len(gaps)/2]; median > longTTL/10 {
 		t.Errorf("expected the kernel to report a death at once, got a median of %v, of %v", median, gaps)
 	}

@@ -25,9 +25,8 @@ var (
 	sabotageFrom  = flag.Uint64("sabotage.from", 0, "seed of the first history")
 )
 
-// Processes are stopped, killed and started, while files are removed, moved away and back,
-// and restored from backups. Terms must grow, too, until a file has come back: a restored
-// backup restores its terms.
+// Processes are stopped, killed and started, while files are removed, moved away and back, and restored from backups. Terms
+// must grow, too, until a file has come back: a restored backup restores its terms.
 func TestSabotageNeverMakesTwoLeaders(t *testing.T) {
 	grants := 0
 	for seed := *sabotageFrom; seed < *sabotageFrom+uint64(*sabotageSeeds); seed++ {

@@ -127,7 +127,7 @@ func (b *Backend) release(ctx context.Context, h *backend.Held, nonce backend.No
 		switch {
 		case s.Holder.Nonce == nonce && (h.Term == 0 || h.Term == s.Term):
 			return s.vacated(h.End).put, nil
-		case h.Term == 0 && s.lease != nil: // what is on its way requires this UID, and version or an earlier one
+		case h.Term == 0 && s.lease != nil: // what is on its way requires this UID and version, or less
 			return touch, nil
 		}
 		return nil, nil

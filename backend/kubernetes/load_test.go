@@ -95,8 +95,7 @@ func awaitLeading(t testing.TB, all []*election.Election) {
 	})
 }
 
-// A leader makes a request for each renewal of an election. A follower makes hardly any, however many
-// elections there are.
+// A leader makes a request for each renewal of an election. A follower makes hardly any, however many elections there are.
 func TestAnIdleFollowerHardlyReads(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 30} {
@@ -411,8 +410,7 @@ func TestADeniedBidSaysNothingOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// A renewal whose answer is lost is not trusted. The next one is granted, and the first has no effect
-// when it comes late.
+// A renewal whose answer is lost is not trusted. The next one is granted, and the first has no effect when it comes late.
 func TestALateRenewalIsRefused(t *testing.T) {
 	l := sharedLab(t)
 	a, wire := l.lineNode(t, "a")

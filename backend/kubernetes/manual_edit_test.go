@@ -40,8 +40,7 @@ func TestADeletedLeaseIsWatched(t *testing.T) {
 	c.mustWin(c.Sees("jobs"), next)
 }
 
-// Whether an election was deleted is known from the census. If that is deleted too, every new election
-// is watched once.
+// Whether an election was deleted is known from the census. If that is deleted too, every new election is watched once.
 func TestADeletedCensusFreesNothing(t *testing.T) {
 	l := sharedLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")

@@ -218,8 +218,7 @@ func TestAMixedFleetUnderKillsHasOneLeader(t *testing.T) {
 	f.OneLeaderAtMost()
 }
 
-// TestTheRoadFromClientGoToMySQLAndBack moves a fleet to MySQL and back while members are killed: see
-// [drivertest.Road].
+// TestTheRoadFromClientGoToMySQLAndBack moves a fleet to MySQL and back while members are killed: see [drivertest.Road].
 func TestTheRoadFromClientGoToMySQLAndBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -21,9 +21,8 @@ import (
 // The cluster's store is restored from a copy that lacks the last grant. UIDs and versions are those of
 // the copy. Who has read later versions notices it, and lets nothing be led before the greatest TTL.
 //
-// Whom the copy names as the holder may not have been the last. If it releases its lease, the later leader has not
-// noticed the restore yet. The term of that one was ahead of the clock, as it had come from another store; the next
-// term exceeds it.
+// Whom the copy names as the holder may not have been the last. If it releases its lease, the later leader has not noticed
+// the restore yet. The term of that one was ahead of the clock, as it had come from another store; the next term exceeds it.
 func TestARestoredClusterIsWatched(t *testing.T) {
 	t.Parallel()
 	k := testbed.StartKubernetes(t, testbed.Options{})
@@ -139,8 +138,7 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// Whatever somebody writes into a Lease, what a program is told of it can be printed, and frees nothing
-// by an overflow.
+// Whatever somebody writes into a Lease, what a program is told of it can be printed, and frees nothing by an overflow.
 func FuzzLease(f *testing.F) {
 	r := record{Record: lease.Record{Election: "jobs", Epoch: "1", Term: 7, ID: "a", Nonce: "n", TTL: lease.Span(time.Second), Elected: time.Now().UTC(), Written: time.Now().UTC()}}
 	f.Add(lease.Encode(&r), "a", int32(1), int64(0), int32(3), "{}")

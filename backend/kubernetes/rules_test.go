@@ -33,8 +33,7 @@ func TestADeletedLeaseIsWatchedForTheGreatestTTL(t *testing.T) {
 	}
 }
 
-// A member of client-go can write over a lease of ours, with a shorter duration. The leader before it
-// has not noticed yet.
+// A member of client-go can write over a lease of ours, with a shorter duration. The leader before it has not noticed yet.
 func TestAShorterForeignLeaseFreesNothing(t *testing.T) {
 	l := sharedLab(t)
 	l.node(t, "a").Leads("jobs")
@@ -124,8 +123,7 @@ func (s silent) Read([]byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// An operator's request that is repeated is another write: it fails if somebody else has written the
-// Lease since.
+// An operator's request that is repeated is another write: it fails if somebody else has written the Lease since.
 func TestARepeatedRequestIsWritten(t *testing.T) {
 	l := sharedLab(t)
 	a := l.node(t, "a")
@@ -235,8 +233,7 @@ func TestALateReleaseOfClientGoFreesNothing(t *testing.T) {
 	b.mustRefuse(held, "its Lease was blanked")
 }
 
-// Nobody else can lead a lease that has moved to another store: for members of client-go it is held for
-// 68 years.
+// Nobody else can lead a lease that has moved to another store: for members of client-go it is held for 68 years.
 func TestASealedLeaseIsHeldForMembersOfClientGo(t *testing.T) {
 	l := sharedLab(t)
 	n := l.node(t, "n")

@@ -73,8 +73,7 @@ func (d blind) List(ctx context.Context, kind lease.Kind, from string, limit int
 	return v, err
 }
 
-// TestEachBrokenDriverIsFoundByItsCases tries only the broken drivers: TestConformance has all cases
-// on one that is not.
+// TestEachBrokenDriverIsFoundByItsCases tries only the broken drivers: TestConformance has all cases on one that is not.
 func TestEachBrokenDriverIsFoundByItsCases(t *testing.T) {
 	for _, broken := range brokenDrivers {
 		for _, killer := range broken.killers {

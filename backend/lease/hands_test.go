@@ -69,8 +69,7 @@ func TestTermsGrowAfterADeletionIsForgotten(t *testing.T) {
 	}
 }
 
-// c read the election before anybody led it, and reads it again only after it was led and deleted
-// a second time.
+// c read the election before anybody led it, and reads it again only after it was led and deleted a second time.
 func TestARecordDeletedTwiceIsWatchedTwice(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.start("a"), w.start("b"), w.start("c")
@@ -85,8 +84,7 @@ func TestARecordDeletedTwiceIsWatchedTwice(t *testing.T) {
 	})
 }
 
-// Without the meta item leases go on, and a deleted record that was read is watched for as long as
-// any lease may last.
+// Without the meta item leases go on, and a deleted record that was read is watched for as long as any lease may last.
 func TestADeletedMetaItemEndsNoLeadership(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")
@@ -234,8 +232,7 @@ func TestARecordThatWasPutBackRevivesNoLease(t *testing.T) {
 	})
 }
 
-// An operator asks a leader to hand over: the record changes, and the leader goes on until it
-// consents.
+// An operator asks a leader to hand over: the record changes, and the leader goes on until it consents.
 func TestARequestDoesNotInterruptALeadership(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")

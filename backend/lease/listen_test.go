@@ -48,8 +48,7 @@ func TestListenMissesNoChangeBeforeTheCall(t *testing.T) {
 	})
 }
 
-// b reads another's lease, takes it over without an answer, and reads that. What it remembers of the
-// other's lease is older.
+// b reads another's lease, takes it over without an answer, and reads that. What it remembers of the other's lease is older.
 func TestObserveNeverReturnsToWhatItRemembers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")

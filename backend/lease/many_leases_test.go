@@ -72,8 +72,7 @@ func TestATakeoverBeforeTheComparisonIsNoticed(t *testing.T) {
 	})
 }
 
-// Two leases of one process are renewed, and then only one of them, as when the function of the
-// other hangs.
+// Two leases of one process are renewed, and then only one of them, as when the function of the other hangs.
 func TestALeaseThatIsNotRenewedExpires(t *testing.T) {
 	for _, n := range []int{1, 5, 100} { // how many go on
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -121,8 +120,7 @@ func TestALeaseThatWasNotMovedExpires(t *testing.T) {
 	})
 }
 
-// A process that closes while it holds a lease leaves its session: its challengers do not begin
-// anew.
+// A process that closes while it holds a lease leaves its session: its challengers do not begin anew.
 func TestClosingDoesNotDisturbAWatch(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")

@@ -48,9 +48,8 @@ func TestWithoutACountAllIsWatched(t *testing.T) {
 	}
 }
 
-// A bid is on its way. The next one is refused, because a record of another election was
-// deleted meanwhile. Then the first one arrives: the record names a process that has forgotten it
-// and renews it with its other leases for ever.
+// A bid is on its way. The next one is refused, because a record of another election was deleted meanwhile. Then the first
+// one arrives: the record names a process that has forgotten it and renews it with its other leases for ever.
 func TestARefusedBidLeavesNothingOnItsWay(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.start("a"), w.start("b")

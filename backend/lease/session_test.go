@@ -9,8 +9,7 @@ import (
 	"github.com/go-election/go-election/backend/lease"
 )
 
-// Elections that are renewed get another heartbeat and the others keep theirs, whichever of
-// the two lists is shorter.
+// Elections that are renewed get another heartbeat and the others keep theirs, whichever of the two lists is shorter.
 func TestOnlyRenewedLeasesGetAFreshHeartbeat(t *testing.T) {
 	r := lease.Session{ID: "x", Nonce: "n", Heartbeat: 1}
 	now := time.Now().UTC()

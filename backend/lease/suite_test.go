@@ -12,8 +12,7 @@ import (
 	"github.com/go-election/go-election/conformance/leasetest"
 )
 
-// suite returns a store for package conformance. of makes each client's driver of one that does
-// what a Driver must.
+// suite returns a store for package conformance. of makes each client's driver of one that does what a Driver must.
 func suite(s *leasetest.Store, of func(lease.Driver) lease.Driver) conformance.Store {
 	other := leasetest.NewStore()
 	other.Limits = s.Limits

@@ -21,9 +21,8 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
-// A manager cleans the text that it reads and remembers the clean lease. If the store
-// compared that with the hostile text, it would report a change at every read, and the
-// manager would read without a pause.
+// A manager cleans the text that it reads and remembers the clean lease. If the store compared that with the hostile text,
+// it would report a change at every read, and the manager would read without a pause.
 func TestHostileTextIsReportedAsAChangeOnce(t *testing.T) {
 	store := memory.New()
 	evil := drivertest.NewCandidate(t, store.Backend(), "a\x1b]0;\u202e", time.Hour)

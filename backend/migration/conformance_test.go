@@ -28,9 +28,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// The old store is manual: programs that had their leader in a configuration. Every candidate
-// is named. Without a directory an assignment cannot be sealed, so members at stage to have
-// Unsealed.
+// The old store is manual: programs that had their leader in a configuration. Every candidate is named. Without a directory
+// an assignment cannot be sealed, so members at stage to have Unsealed.
 func TestConformanceFromAPinnedMachine(t *testing.T) {
 	t.Parallel()
 	for _, stage := range []migration.Stage{both, to} {
@@ -84,8 +83,7 @@ func (v client) Guarantees() backend.Guarantees {
 	return g
 }
 
-// Acquire makes terms start at the time of the store's clock. A store's clock decides nothing
-// else.
+// Acquire makes terms start at the time of the store's clock. A store's clock decides nothing else.
 func (v client) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	bids = slices.Clone(bids)
 	for i := range bids {

@@ -90,8 +90,7 @@ func (f *fleet) observer(t *testing.T, stage migration.Stage) *election.Election
 
 func (n *node) Watch(callback func(election.Event)) { n.Election.Watch(callback) }
 
-// kill ends a process as kill -9 does. Its calls no longer reach the stores, and what it
-// believes does not count.
+// kill ends a process as kill -9 does. Its calls no longer reach the stores, and what it believes does not count.
 func (f *fleet) kill(n *node) {
 	f.log("kill -9 %s", n.id)
 	f.remove(n)

@@ -52,8 +52,7 @@ func TestTheRoadThereAndBack(t *testing.T) {
 	}
 }
 
-// A jump goes from the old store to stage to at once. Without the seal it makes two leaders,
-// and this test finds them.
+// A jump goes from the old store to stage to at once. Without the seal it makes two leaders, and this test finds them.
 func TestOnlyTheSealMakesAJumpSafe(t *testing.T) {
 	for _, unsealed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -78,9 +77,8 @@ func TestOnlyTheSealMakesAJumpSafe(t *testing.T) {
 	}
 }
 
-// This is TestTheRoadThereAndBack, twice in a row, with Unsealed for most members at stage to,
-// and with members that use the new store alone. Once the fleet is back, stragglers do not
-// lead.
+// This is TestTheRoadThereAndBack, twice in a row, with Unsealed for most members at stage to, and with members that use the
+// new store alone. Once the fleet is back, stragglers do not lead.
 func TestAnUnsealedRoadThereAndBack(t *testing.T) {
 	type step struct {
 		stage    migration.Stage

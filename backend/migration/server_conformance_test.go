@@ -16,8 +16,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TestMain runs more tests at a time than there are processors, because the tests of this file
-// mostly wait.
+// TestMain runs more tests at a time than there are processors, because the tests of this file mostly wait.
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "16")
 	os.Exit(m.Run())

@@ -40,9 +40,8 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// TestConformance runs the suite on real servers in bubbles of testing/synctest: hours pass in
-// moments, and the server's clock follows. Time stands still while a reply is on its way, so
-// that this test listens to nobody.
+// TestConformance runs the suite on real servers in bubbles of testing/synctest: hours pass in moments, and the server's
+// clock follows. Time stands still while a reply is on its way, so that this test listens to nobody.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -71,8 +70,7 @@ func TestConformanceInRealTime(t *testing.T) {
 	})
 }
 
-// TestConformanceUnderServerFaults runs the cases that kill and stop a server of their
-// own.
+// TestConformanceUnderServerFaults runs the cases that kill and stop a server of their own.
 func TestConformanceUnderServerFaults(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -88,9 +86,8 @@ func TestConformanceUnderServerFaults(t *testing.T) {
 	})
 }
 
-// TestConformanceThroughAFailover runs the cases that a failover interrupts: the primary is
-// killed and its replica promoted, behind the same address, first without the last writes and
-// then with all of them.
+// TestConformanceThroughAFailover runs the cases that a failover interrupts: the primary is killed and its replica promoted,
+// behind the same address, first without the last writes and then with all of them.
 func TestConformanceThroughAFailover(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -149,8 +146,7 @@ func (l *lab) plant(prefix, election string) error {
 	return err
 }
 
-// newReplicated makes a store on a primary with a replica, behind a proxy that leads to the
-// primary.
+// newReplicated makes a store on a primary with a replica, behind a proxy that leads to the primary.
 func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
 	primary := testbed.StartPrimary(t, k, testbed.Options{Args: []string{"--sync-binlog=1"}})
 	l, proxy := newLab(t, primary), primary.Proxy(t)

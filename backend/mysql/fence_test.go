@@ -101,8 +101,7 @@ func TestBadFencesAreInvalid(t *testing.T) {
 	}
 }
 
-// While a fenced row is locked, the session is renewed, other elections are granted, and nobody else is
-// elected in this one.
+// While a fenced row is locked, the session is renewed, other elections are granted, and nobody else is elected in this one.
 func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		d := open(t, Options{Config: l.User})

@@ -11,9 +11,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TestConformance runs the suite in bubbles of testing/synctest: the server's clock follows.
-// Layouts and servers differ only for other programs, which do not take part in the suite, so
-// that one of each suffices.
+// TestConformance runs the suite in bubbles of testing/synctest: the server's clock follows. Layouts and servers differ only
+// for other programs, which do not take part in the suite, so that one of each suffices.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.MariaDB, LastSeenActive, 15*time.Second)

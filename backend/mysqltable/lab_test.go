@@ -12,8 +12,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// createSQL has the statements by which the fleets have created their tables, unchanged except
-// for the name.
+// createSQL has the statements by which the fleets have created their tables, unchanged except for the name.
 var createSQL = map[Layout]string{
 	LastActiveTime: "CREATE TABLE %s (\n" +
 		"    service_id varchar(128) NOT NULL COMMENT '服务名称，如：AS',\n" +

@@ -42,9 +42,8 @@ func TestNoAutoIncrementNumbersAreWasted(t *testing.T) {
 	})
 }
 
-// In the hour that is repeated in autumn, MySQL stores the time of a session in a zone with
-// daylight saving time an hour too early. Such a row looks expired although it is renewed. A
-// bid over the row as it was before the renewal must be refused.
+// In the hour that is repeated in autumn, MySQL stores the time of a session in a zone with daylight saving time an hour too
+// early. Such a row looks expired although it is renewed. A bid over the row as it was before the renewal must be refused.
 func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
@@ -64,8 +63,7 @@ func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 	})
 }
 
-// A row with a time in the future has not expired by the other programs' comparison, however
-// long it is observed.
+// A row with a time in the future has not expired by the other programs' comparison, however long it is observed.
 func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a, s := l.node(t, "go-a"), l.shape()
@@ -108,8 +106,7 @@ func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 	})
 }
 
-// Names that the table could take for another election are refused, without effect on other
-// elections.
+// Names that the table could take for another election are refused, without effect on other elections.
 func TestNamesThatTheTableCannotTellApartAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
@@ -169,8 +166,7 @@ func TestKeysAreToldApartByTheirBytes(t *testing.T) {
 	})
 }
 
-// A long id, or one that is not ASCII, is shown as far as it fits. The grant mark identifies the
-// holder.
+// A long id, or one that is not ASCII, is shown as far as it fits. The grant mark identifies the holder.
 func TestAHolderFitsTheColumn(t *testing.T) {
 	for layout, s := range shapes {
 		for _, id := range []string{"a", "x y\u00e4", strings.Repeat("i", 255), strings.Repeat("\U0001F600", 60)} {

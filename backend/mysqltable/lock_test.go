@@ -43,8 +43,7 @@ func (l *lab) lock(t testing.TB) beside.Lock {
 	return table
 }
 
-// When a member has died, its guard gives back the row and the lease, and another program takes the row at
-// its next run.
+// When a member has died, its guard gives back the row and the lease, and another program takes the row at its next run.
 func TestAGuardGivesBackTheRow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.MariaDB, LastSeenActive, threshold)

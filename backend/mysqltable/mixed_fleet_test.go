@@ -33,9 +33,8 @@ func eachFleet(t *testing.T, onMariaDB []Layout, onMySQL Layout, test func(f *fl
 	}
 }
 
-// A mixed fleet of processes: Java programs that run a fleet's statements unchanged with another
-// client, and members of this module. Each side leads and follows; each is killed, stopped, and
-// ends in order.
+// A mixed fleet of processes: Java programs that run a fleet's statements unchanged with another client, and members of this
+// module. Each side leads and follows; each is killed, stopped, and ends in order.
 func TestAMixedFleetHasOneLeader(t *testing.T) {
 	eachFleet(t, layouts, LastSeenActive, func(f *fleet) {
 		java1 := f.program("java-1")

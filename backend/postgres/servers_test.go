@@ -16,9 +16,8 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// TestConformanceThroughAFailover runs the cases that a failover interrupts: the primary is killed
-// and its standby promoted, behind the same address. An asynchronous one lacks the last writes at
-// every second failover.
+// TestConformanceThroughAFailover runs the cases that a failover interrupts: the primary is killed and its standby promoted,
+// behind the same address. An asynchronous one lacks the last writes at every second failover.
 func TestConformanceThroughAFailover(t *testing.T) {
 	t.Parallel()
 	for _, synchronous := range []bool{false, true} {

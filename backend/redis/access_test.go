@@ -174,8 +174,7 @@ func TestAnObserverOnlyReads(t *testing.T) {
 	}
 }
 
-// A server with TLS and a password. Neither is forgotten when connections are made anew, and no error shows the
-// password.
+// A server with TLS and a password. Neither is forgotten when connections are made anew, and no error shows the password.
 func TestTLSAndPasswords(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartRedis(t, testbed.Options{TLS: true})

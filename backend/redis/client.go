@@ -96,8 +96,8 @@ func (d *driver) open(ctx context.Context) (goredis.UniversalClient, error) {
 		}
 		// It takes a moment until the server sees that a connection has ended.
 		if !d.giveWay() || !client.Pause(ctx, 100*time.Millisecond) {
-			return nil, fmt.Errorf("the server closes connections: it is full, wants TLS, is in protected-mode, "+
-				"or is a proxy that reaches none: %w", err)
+			return nil, fmt.Errorf("the server closes connections: it is full, wants TLS, is in protected-"+
+				"mode, or is a proxy that reaches none: %w", err)
 		}
 	}
 }

@@ -140,8 +140,7 @@ func TestAServerThatWasAReplicaMeanwhileIsAnotherOne(t *testing.T) {
 	}
 }
 
-// A master takes another replication id when its first replica connects. Its data stay, and so do its epoch and
-// its leaders.
+// A master takes another replication id when its first replica connects. Its data stay, and so do its epoch and its leaders.
 func TestTheFirstReplicaDeposesNobody(t *testing.T) {
 	t.Parallel()
 	master := testbed.StartRedis(t, testbed.Options{})
@@ -291,8 +290,7 @@ func TestAnOldMasterWithMinReplicasStopsInTime(t *testing.T) {
 	}
 }
 
-// Sentinels replace a master that was killed, and a member finds the new one by them, also where all speak
-// only TLS.
+// Sentinels replace a master that was killed, and a member finds the new one by them, also where all speak only TLS.
 func TestSentinelsFindTheMaster(t *testing.T) {
 	for what, tls := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(what, func(t *testing.T) {

@@ -72,6 +72,5 @@ func Example() {
 	})
 	fmt.Println("handed over:", m.Close(context.Background()))
 	// Output:
-	// this process leads billing
-	// handed over: <nil>
+	// this process leads billing handed over: <nil>
 }

@@ -25,8 +25,7 @@ import (
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// dropping returns the options of a store behind a proxy that drops headers, and signs requests itself as gateways
-// do.
+// dropping returns the options of a store behind a proxy that drops headers, and signs requests itself as gateways do.
 func dropping(t *testing.T, o Options, headers ...string) Options {
 	t.Helper()
 	to, err := url.Parse(o.Endpoint)

@@ -108,9 +108,8 @@ func TestASessionThatEndsCostsNoLeadership(t *testing.T) {
 	}
 }
 
-// The only server is restored from a copy of its data, which lacks a grant. It refuses clients that
-// have seen later writes. They come back as new clients, notice that it went back, and watch all that is
-// older than that for the greatest TTL.
+// The only server is restored from a copy of its data, which lacks a grant. It refuses clients that have seen later writes.
+// They come back as new clients, notice that it went back, and watch all that is older than that for the greatest TTL.
 func TestARestoredEnsembleIsNoticed(t *testing.T) {
 	t.Parallel()
 	server := testbed.StartZooKeeper(t, testbed.Options{})

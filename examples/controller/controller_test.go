@@ -30,9 +30,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// Two replicas on a real API server elect through a real MariaDB. The one that leads greets.
-// After kill -9 the other does; after SIGTERM the next one does, and at once. A
-// leader that was stopped for too long ends by itself.
+// Two replicas on a real API server elect through a real MariaDB. The one that leads greets. After kill -9 the other does;
+// after SIGTERM the next one does, and at once. A leader that was stopped for too long ends by itself.
 func TestTheReplicaThatLeadsReconciles(t *testing.T) {
 	testbed.Full(t, "kills processes")
 	k := testbed.SharedKubernetes(t)
@@ -103,8 +102,7 @@ func (c cluster) end(id string, s syscall.Signal) {
 	}
 }
 
-// greeted creates a ConfigMap with this name in it, waits for its greeting, and returns which
-// replica wrote it.
+// greeted creates a ConfigMap with this name in it, waits for its greeting, and returns which replica wrote it.
 func (c cluster) greeted(name string) (by string) {
 	c.t.Helper()
 	all := "/api/v1/namespaces/" + c.namespace + "/configmaps"

@@ -61,6 +61,5 @@ func Example() {
 	a.Close(ctx)
 	b.Close(ctx)
 	// Output:
-	// anna
-	// bert
+	// anna bert
 }

@@ -85,8 +85,7 @@ const (
 	testGrace   = 500 * time.Millisecond
 )
 
-// signalTo sends a signal to a descendant of m, unless m has lost its leadership and the descendant
-// has ended.
+// signalTo sends a signal to a descendant of m, unless m has lost its leadership and the descendant has ended.
 func signalTo(m *member, name string, s syscall.Signal) {
 	if pid := m.descendants()[name]; pid > 0 {
 		syscall.Kill(pid, s)
@@ -167,8 +166,7 @@ func TestTheCommandIsDeadBeforeAnotherStarts(t *testing.T) {
 	})
 }
 
-// onServer creates the tables on a server and returns the environment for them, with the greatest
-// TTL that new tables allow.
+// onServer creates the tables on a server and returns the environment for them, with the greatest TTL that new tables allow.
 func onServer(t *testing.T, s *testbed.Server) []string {
 	t.Helper()
 	d := s.Database(t)

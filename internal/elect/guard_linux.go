@@ -97,7 +97,7 @@ func (g *guard) run(orders io.Reader, command []string) {
 			lines <- s.Text()
 		}
 	}()
-	for g.deadline-boottime() <= g.grace+g.reserve { // a later one may wait: this process may have started slowly
+	for g.deadline-boottime() <= g.grace+g.reserve { // a later one may wait, if this began slowly
 		line, ok := <-lines
 		if g.handleOrder(line); !ok || g.stopped {
 			return
@@ -220,8 +220,8 @@ func startErrorCode(err error) int {
 	return exitNotRunnable
 }
 
-// reap waits for all children, adopted ones too, until there are none. It tells that the command was stopped, and how
-// it has ended.
+// reap waits for all children, adopted ones too, until there are none. It tells that the command was stopped,
+// and how it has ended.
 func reap(command int, exited chan<- syscall.WaitStatus) {
 	defer close(exited)
 	for {

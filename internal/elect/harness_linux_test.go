@@ -122,8 +122,7 @@ func readHistory(t testing.TB, file string) (heartbeats []heartbeat) {
 	return heartbeats
 }
 
-// checkHistory fails the test if commands of two terms were alive at the same time. It returns the
-// number of terms.
+// checkHistory fails the test if commands of two terms were alive at the same time. It returns the number of terms.
 func checkHistory(t testing.TB, file string) int {
 	t.Helper()
 	first, last := map[uint64]time.Duration{}, map[uint64]time.Duration{}
@@ -170,8 +169,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// environ returns the environment of elect in a test, without variables of the configuration except
-// extra.
+// environ returns the environment of elect in a test, without variables of the configuration except extra.
 func environ(extra ...string) (env []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ELECTION_") {

@@ -37,8 +37,8 @@ func setNoNewPrivs() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 }
 
-// spareThreads makes the runtime start the threads that it may need later. It ends a process if it cannot start one,
-// as when the command has used up what a user or a control group may have (ulimit -u, TasksMax=).
+// spareThreads makes the runtime start the threads that it may need later. It ends a process if it cannot
+// start one, as when the command has used up what a user or a control group may have (ulimit -u, TasksMax=).
 func spareThreads() {
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2)) // each needs a thread, and so does a call that blocks
 	const spare = 8
@@ -101,7 +101,7 @@ func descendants(pid int) (list []process, err error) {
 	}
 
 	// With hidepid= /proc does not show processes that this one may not trace: programs that nobody may read,
-	// and other users'. Those that they have started become this one's own, and are found, when they are killed.
+	// and other users'. What they have started becomes this one's own, and is found, when they are killed.
 	tasks := fmt.Sprintf("/proc/%d/task/", pid)
 	threads, _ := os.ReadDir(tasks)
 	for _, t := range threads {

@@ -143,8 +143,7 @@ func TestAFollowerEndsWithCodeZero(t *testing.T) {
 	}
 }
 
-// The store is unreachable for longer than the lease lasts. The command, sleep, ends at SIGTERM, as
-// most commands do.
+// The store is unreachable for longer than the lease lasts. The command, sleep, ends at SIGTERM, as most commands do.
 func TestACommandStartsAgainAfterALostLease(t *testing.T) {
 	t.Parallel()
 	s := testbed.Shared(t, testbed.MariaDB)
@@ -169,8 +168,7 @@ func TestACommandStartsAgainAfterALostLease(t *testing.T) {
 	}
 }
 
-// While the store is unreachable, elect ends at the latest when the lease has expired. A second
-// signal ends it at once.
+// While the store is unreachable, elect ends at the latest when the lease has expired. A second signal ends it at once.
 func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	s := testbed.Shared(t, testbed.MariaDB)
@@ -218,8 +216,7 @@ func TestElectEndsIfTheStoreDeniesAccess(t *testing.T) {
 	}
 }
 
-// No waiting helps a candidate whom the store will never accept: here the name is too long for the
-// column.
+// No waiting helps a candidate whom the store will never accept: here the name is too long for the column.
 func TestElectEndsIfTheStoreNeverAcceptsIt(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)

@@ -139,7 +139,7 @@ func (f *frontend) hostAllowed(r *http.Request) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	if host == "" || slices.Contains(f.hosts, host) { // a page has one; checks by HTTP/1.0, as HAProxy's, need not
+	if host == "" || slices.Contains(f.hosts, host) { // a page has one, HAProxy's checks have none
 		return true
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))

@@ -15,8 +15,7 @@ import (
 // nobody is the id of a user without rights.
 const nobody = 65534
 
-// asNobody returns a directory where that user finds elect, and the environment to elect on files
-// in it.
+// asNobody returns a directory where that user finds elect, and the environment to elect on files in it.
 func asNobody(t *testing.T) (dir string, env []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -44,8 +43,7 @@ func install(t *testing.T, from, to string, mode os.FileMode) {
 	testbed.NoError(t, err)
 }
 
-// Elect could not kill a command that had become another user. The command would run on beside that
-// of the next leader.
+// Elect could not kill a command that had become another user. The command would run on beside that of the next leader.
 func TestACommandCannotBecomeAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir, env := asNobody(t)

@@ -177,8 +177,7 @@ func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	return mysql.Open(mysql.Options{DB: sql.OpenDB(c), Schema: config.DBName, Poll: r.Poll})
 }
 
-// measure waits until every election has a leader, waits until the load is steady, and
-// measures it.
+// measure waits until every election has a leader, waits until the load is steady, and measures it.
 func (r role) measure(ctx context.Context, elections []*election.Election, c *counter, base uint64) *load {
 	d := r.Load
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -237,9 +236,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// seed is a process that elects like older systems on MySQL: every third of the TTL it
-// sends one INSERT … ON DUPLICATE KEY UPDATE, with a resolution of microseconds instead of
-// seconds, and it leads if the row then names it.
+// seed is a process that elects like older systems on MySQL: every third of the TTL it sends one INSERT … ON DUPLICATE KEY
+// UPDATE, with a resolution of microseconds instead of seconds, and it leads if the row then names it.
 func (r role) seed(ctx context.Context) error {
 	db, err := sql.Open("mysql", r.DSN)
 	if err != nil {

@@ -25,9 +25,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// The peers are other libraries, used as their documentation shows: a session with
-// the requested TTL, a goroutine that waits for each election, and an orderly end at
-// SIGTERM.
+// The peers are other libraries, used as their documentation shows: a session with the requested TTL, a goroutine that waits
+// for each election, and an orderly end at SIGTERM.
 const (
 	etcdElection = "concurrency.Election"
 	advisoryLock = "pg_advisory_lock"
@@ -251,8 +250,7 @@ func (r role) contender(n int) (campaign func(i int) error, resign func(i int), 
 	return campaign, resign, nil
 }
 
-// advisory is advisory locks of PostgreSQL as programs poll them: once a second, for all elections on one
-// connection.
+// advisory is advisory locks of PostgreSQL as programs poll them: once a second, for all elections on one connection.
 func (r role) advisory(n int) (campaign func(i int) error, resign func(i int), err error) {
 	conn, err := pgx.Connect(context.Background(), r.Server)
 	if err != nil {

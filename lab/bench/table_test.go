@@ -172,8 +172,7 @@ func crowd(t *testing.T, k testbed.Kind, dsn string) {
 	row(what+"CPU", k, fmt.Sprintf("leader %.1f %%, follower %.1f %% of a core", a.CPU*100, b.CPU*100), "follower ≤ 5 %")
 }
 
-// crashes is gaps in several elections at a time: it mostly waits, and the median needs
-// many rounds.
+// crashes is gaps in several elections at a time: it mostly waits, and the median needs many rounds.
 func crashes(t *testing.T, r func() role, groups, n int, sig syscall.Signal) (times []time.Duration) {
 	var wg sync.WaitGroup
 	all := make([][]time.Duration, groups)
@@ -187,8 +186,7 @@ func crashes(t *testing.T, r func() role, groups, n int, sig syscall.Signal) (ti
 	return times
 }
 
-// gaps starts three processes, ends the leader n times, and returns how long it took each
-// time until another process led.
+// gaps starts three processes, ends the leader n times, and returns how long it took each time until another process led.
 func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duration) {
 	all := make(chan line, 1000)
 	kids := map[string]*child{}

@@ -15,8 +15,7 @@ import (
 
 const ms = time.Millisecond
 
-// good is a history that breaks no rule: a leads in term 1 and is killed, b takes over
-// in term 2.
+// good is a history that breaks no rule: a leads in term 1 and is killed, b takes over in term 2.
 func good() *History {
 	h := &History{Backend: "mysql on MariaDB", Fault: "kill -9", Seed: 7, Bound: bound(0), From: 0, To: 9000 * ms}
 	add := func(l Line) { h.Lines = append(h.Lines, l) }

@@ -1,8 +1,7 @@
 package models
 
-// models lists the checks of each model: the implemented rules, which must hold; a state
-// that must be reached, because otherwise the model would prove nothing; and twins, each
-// without one rule, which must be violated.
+// models lists the checks of each model: the implemented rules, which must hold; a state that must be reached, because
+// otherwise the model would prove nothing; and twins, each without one rule, which must be violated.
 var models = []struct {
 	name   string
 	checks []check

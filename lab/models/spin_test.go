@@ -51,8 +51,7 @@ type search struct {
 // memory is the limit for a search, in MB.
 const memory = 6000
 
-// TestModels searches every model for two leaders. It must find them in twins, which leave
-// out a rule, and only there.
+// TestModels searches every model for two leaders. It must find them in twins, which leave out a rule, and only there.
 func TestModels(t *testing.T) {
 	need(t)
 	if *full {

@@ -1,7 +1,6 @@
-// Package mutants breaks package election, the lease protocol, the guard and the backends of Kubernetes and SQL on
-// purpose: the check for each rule must find each mutant. (Broken backends are in package conformance.)
-// A mutant replaces text in a file of the package. "go test -overlay" applies it,
-// so the source tree is never changed.
+// Package mutants breaks package election, the lease protocol, the guard and the backends of Kubernetes and SQL on purpose:
+// the check for each rule must find each mutant. (Broken backends are in package conformance.) A mutant replaces text in a
+// file of the package. "go test -overlay" applies it, so the source tree is never changed.
 package mutants
 
 import (

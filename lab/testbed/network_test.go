@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A host that is cut off receives nothing from the others, but its clients still reach
-// it. Packets are dropped, not refused.
+// A host that is cut off receives nothing from the others, but its clients still reach it. Packets are dropped, not refused.
 func TestClientsReachAHostThatIsCutOff(t *testing.T) {
 	hosts := newHosts(t, 2)
 	a, b := hosts[0], hosts[1]

@@ -167,8 +167,7 @@ func TestFollowersLearnTheLeader(t *testing.T) {
 	})
 }
 
-// A process that is no leader shows itself to nobody as the leader, not even if it has the
-// leader's ID.
+// A process that is no leader shows itself to nobody as the leader, not even if it has the leader's ID.
 func TestASharedIDMakesNoSecondLeader(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.member("a").elect()
