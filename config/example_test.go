@@ -50,7 +50,8 @@ func ExampleParse() {
 	// Output: config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
 }
 
-// One word selects the store. The file has a section for each store, and the environment overrides the file.
+// One word selects the store. The file has a section for each store, and the environment
+// overrides the file.
 func ExampleConfig_OpenBackend() {
 	file := []byte("backend: memory\nttl: 10s\nmysql:\n  dsn_file: /run/secrets/mysql-dsn\n")
 	dir, err := os.MkdirTemp("", "election")
@@ -71,5 +72,6 @@ func ExampleConfig_OpenBackend() {
 		b.Close()
 	}
 	// Output:
-	// memory one leader is promised: true file one leader is promised: true
+	// memory one leader is promised: true
+	// file one leader is promised: true
 }

@@ -36,7 +36,8 @@ func crash(store *memory.Store, id string) {
 	}
 }
 
-// A leader resigns. Another candidate leads at once. The one that resigned campaigns again after half a TTL.
+// A leader resigns. Another candidate leads at once. The one that resigned campaigns again after half a
+// TTL.
 func ExampleElection_Resign() {
 	store, ctx := memory.New(), context.Background()
 	leads := make(chan string)
@@ -52,7 +53,8 @@ func ExampleElection_Resign() {
 	a.Close(ctx) // first, otherwise anna would lead again
 	b.Close(ctx)
 	// Output:
-	// anna bert
+	// anna
+	// bert
 }
 
 // An unhealthy leader steps down, and does not campaign until its check passes.
@@ -105,7 +107,8 @@ func ExampleOptions_failoverDelay() {
 	lead.Resign(ctx)
 	m.Close(ctx)
 	// Output:
-	// bert leads: true not before TTL + FailoverDelay: true
+	// bert leads: true
+	// not before TTL + FailoverDelay: true
 }
 
 // With IncumbentGrace, other candidates wait after a crash, so that the old leader can lead again, for
@@ -175,7 +178,8 @@ func ExampleManager_Watch() {
 	stop()
 	m.Close(ctx)
 	// Output:
-	// billing is led by anna reports is led by anna
+	// billing is led by anna
+	// reports is led by anna
 }
 
 // The processes that take part, leaders or not, as a status page lists them.

@@ -12,7 +12,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// candidate returns a candidate on a store, as another process would be. It renews often, so that examples are fast.
+// candidate returns a candidate on a store, as another process would be. It renews often, so that
+// examples are fast.
 func candidate(store *memory.Store, id string) (*election.Manager, *election.Election) {
 	m, err := election.New(store.Backend(), election.Options{ID: id, TTL: 30 * time.Second, RenewEvery: 50 * time.Millisecond})
 	if err != nil {
@@ -44,7 +45,8 @@ func Example() {
 	})
 	fmt.Println("handed over:", err, m.Close(context.Background()))
 	// Output:
-	// this process leads billing handed over: <nil> <nil>
+	// this process leads billing
+	// handed over: <nil> <nil>
 }
 
 // Every node learns who leads.
@@ -79,10 +81,12 @@ func ExampleElection_Watch() {
 	fmt.Println(ev.Kind, "after", ev.Previous.ID, "reason:", ev.Reason)
 	b.Close(ctx)
 	// Output:
-	// elected anna me: false vacant after anna reason: released
+	// elected anna me: false
+	// vacant after anna reason: released
 }
 
-// Cron starts a job on every node, and only the leader's does the work. The job's context ends with the leadership.
+// Cron starts a job on every node, and only the leader's does the work. The job's context ends with
+// the leadership.
 func ExampleElection_Leadership() {
 	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
@@ -110,10 +114,13 @@ func ExampleElection_Leadership() {
 	a.Close(ctx)
 	b.Close(ctx)
 	// Output:
-	// anna works: true bert skips anna skips
+	// anna works: true
+	// bert skips
+	// anna skips
 }
 
-// A ledger is a resource to which the leader writes. It rejects a term smaller than the largest it has seen.
+// A ledger is a resource to which the leader writes. It rejects a term smaller than the largest it has
+// seen.
 type ledger struct {
 	mu   sync.Mutex
 	term uint64
@@ -154,7 +161,9 @@ func ExampleLeadership() {
 	a.Close(ctx)
 	b.Close(ctx)
 	// Output:
-	// anna writes: <nil> bert writes: <nil> anna writes late: fenced
+	// anna writes: <nil>
+	// bert writes: <nil>
+	// anna writes late: fenced
 }
 
 // An operator chooses the next leader. Any process that can write to the store can nominate.
@@ -173,7 +182,8 @@ func ExampleElection_Nominate() {
 	a.Close(ctx) // first, otherwise anna would lead again
 	b.Close(ctx)
 	// Output:
-	// anna bert
+	// anna
+	// bert
 }
 
 // An operator ends a leadership. The leader steps down in order, and does not bid for one TTL.
@@ -204,7 +214,8 @@ func ExampleElection_Depose() {
 	a.Close(ctx)
 	b.Close(ctx)
 	// Output:
-	// anna is out: deposed bert leads: true
+	// anna is out: deposed
+	// bert leads: true
 }
 
 // Before a rolling restart, a node steps down and does not lead again until Resume.
@@ -227,7 +238,9 @@ func ExampleElection_Pause() {
 	<-leads
 	<-m.Done()
 	// Output:
-	// leads: true paused, leads: false resumed, leads: true
+	// leads: true
+	// paused, leads: false
+	// resumed, leads: true
 }
 
 // An observer needs only read access, and never leads.
@@ -261,7 +274,8 @@ func ExampleOptions_observer() {
 	page.Close(ctx)
 	a.Close(ctx)
 	// Output:
-	// anna leads election: campaign for "billing": invalid request: this manager only observes
+	// anna leads
+	// election: campaign for "billing": invalid request: this manager only observes
 }
 
 // One attempt, like TryLock: for a job that another process may be doing.
@@ -281,5 +295,7 @@ func ExampleElection_Try() {
 	a.Close(ctx)
 	b.Close(ctx)
 	// Output:
-	// anna: <nil> bert: election: not elected bert, afterwards: <nil>
+	// anna: <nil>
+	// bert: election: not elected
+	// bert, afterwards: <nil>
 }

@@ -31,8 +31,10 @@ func ExampleGate_Do() {
 	fmt.Println(gate.Do(job))
 	m.Close(context.Background())
 	// Output:
-	// electiongocron: this process does not lead works in the leader's term: true <nil> electiongocron: this process does
-	// not lead
+	// electiongocron: this process does not lead
+	// works in the leader's term: true
+	// <nil>
+	// electiongocron: this process does not lead
 }
 
 // untilOpen stands for the scheduler: it runs the job at the first tick with an open gate.

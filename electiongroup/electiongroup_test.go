@@ -40,7 +40,8 @@ func Example() {
 	err = electiongroup.Run(context.Background(), e, consume, produce)
 	fmt.Println(err, e.Leading())
 	// Output:
-	// consumer stops: disk full disk full false
+	// consumer stops: disk full
+	// disk full false
 }
 
 var errWork = errors.New("the work has failed")

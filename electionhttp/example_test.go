@@ -50,7 +50,8 @@ func Example() {
 	server.Handler.ServeHTTP(answer, httptest.NewRequest("GET", "/election/leader/billing%2Fnightly", nil))
 	fmt.Println(answer.Code)
 	// Output:
-	// 200 503
+	// 200
+	// 503
 }
 
 // Operators who know a password may carry out actions. The handler shows nothing without

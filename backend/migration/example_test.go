@@ -34,8 +34,9 @@ func Example() {
 		m.Close(ctx) // steps down, for the next deployment
 	}
 	// Output:
-	// leads at stage from in a greater term: true leads at stage both in a greater term: true leads at stage to in a greater
-	// term: true
+	// leads at stage from in a greater term: true
+	// leads at stage both in a greater term: true
+	// leads at stage to in a greater term: true
 }
 
 func join(store *migration.Backend) (*election.Manager, *election.Election) {

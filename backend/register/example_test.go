@@ -72,5 +72,6 @@ func Example() {
 	})
 	fmt.Println("handed over:", m.Close(context.Background()))
 	// Output:
-	// this process leads billing handed over: <nil>
+	// this process leads billing
+	// handed over: <nil>
 }

@@ -61,5 +61,6 @@ func Example() {
 	a.Close(ctx)
 	b.Close(ctx)
 	// Output:
-	// anna bert
+	// anna
+	// bert
 }

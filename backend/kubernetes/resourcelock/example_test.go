@@ -41,5 +41,6 @@ func Example() {
 	elector.Run(ctx)
 	fmt.Println("released:", m.Close(context.Background()) == nil)
 	// Output:
-	// it works, and the term fences it: true released: true
+	// it works, and the term fences it: true
+	// released: true
 }
