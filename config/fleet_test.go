@@ -54,7 +54,7 @@ func logged(t *testing.T, text string) (*election.Election, *said) {
 // candidates joins elections as a candidate with this configuration.
 func candidates(t *testing.T, text string, names ...string) (*election.Manager, *said) {
 	t.Helper()
-	c, err := config.Parse("", []byte("ttl: 5s\n"+text), config.Options{Environ: []string{}})
+	c, err := config.Parse("", []byte("ttl: 8s\n"+text), config.Options{Environ: []string{}})
 	testbed.NoError(t, err)
 	log := new(said)
 	c.Election.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -158,7 +158,7 @@ func pair(t *testing.T, text string) (a *election.Manager, leader *said, b *elec
 	a, leader = candidates(t, "id: a\n"+text, fleetNames...)
 	leadsAll(t, a)
 	b, follower = candidates(t, "id: b\n"+text, fleetNames...)
-	<-time.After(6 * time.Second)
+	<-time.After(9 * time.Second)
 	leader.forget()
 	follower.forget()
 	return a, leader, b, follower

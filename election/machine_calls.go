@@ -119,7 +119,10 @@ func (m *machine) startCall(now time.Duration, k callKind) {
 	switch k {
 	case callHealth, callMembers:
 	case callAnnounce:
-		c.names, m.announced = m.announcement(), now
+		c.names = m.announcement()
+		for range (backend.Member{Elections: c.names}).Campaigns() { // the first campaigns are announced at once
+			m.announced = now
+		}
 	case callListen:
 		// Listen is restarted at intervals, in case it hangs. Where leases are also polled, that costs only a
 		// slower handover.

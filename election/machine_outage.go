@@ -150,12 +150,12 @@ func (m *machine) doubtful(e *elec) bool {
 	return m.store.Expiry == backend.ByChallengers && e.observed.ObserveFor > usual
 }
 
-// noteDoubt notes that e cannot be won for a while. It takes two readings: one alone may have been overtaken
-// by a later one of this process, and is then taken for an older copy. The line waits until all elections
+// noteDoubt notes that e cannot be won for a while. The line takes two readings: one alone may have been
+// overtaken by a later one of this process, and is then taken for an older copy. It waits until all elections
 // have been read.
 func (m *machine) noteDoubt(now time.Duration, e *elec) {
 	d, until := &m.doubt, e.unchangedSince+e.observed.ObserveFor
-	if !m.doubtful(e) || now == e.unchangedSince || now >= until {
+	if !m.doubtful(e) || now == e.unchangedSince && !d.told || now >= until {
 		return
 	}
 	if d.until == 0 {
@@ -168,9 +168,10 @@ func (m *machine) noteDoubt(now time.Duration, e *elec) {
 	}
 }
 
-// endDoubt notes when all elections can be won again.
+// endDoubt notes when all elections can be won again. When several processes bid at its end, some elections
+// may have to be watched once more: that is known after their bids.
 func (m *machine) endDoubt(now time.Duration) {
-	if now < m.doubt.until {
+	if now < m.doubt.until+m.RenewEvery {
 		return
 	}
 	if m.doubt.told {

@@ -356,14 +356,16 @@ func TestCloseNamesTheFirstElectionsThatItHasAbandoned(t *testing.T) {
 func TestAStoreThatMayHaveLostAGrantIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var doubted atomic.Int32 // so many elections, and they alone
+		var version atomic.Value // of those
+		version.Store("restarted")
 		store := scripted()
 		store.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 			leases, err := store.Backend.Observe(ctx, seen)
 			for _, l := range seen {
 				if n, _ := strconv.Atoi(l.Election[1:]); n < int(doubted.Load()) {
 					leases = slices.DeleteFunc(leases, func(o backend.Lease) bool { return o.Election == l.Election })
-					leases = append(leases, backend.Lease{Election: l.Election, Version: "restarted", ObserveFor: time.Minute})
-				} else if l.Version == "restarted" {
+					leases = append(leases, backend.Lease{Election: l.Election, Version: version.Load().(string), ObserveFor: time.Minute})
+				} else if strings.HasPrefix(l.Version, "restarted") {
 					leases = append(leases, backend.Lease{Election: l.Election, Version: "as before"})
 				}
 			}
@@ -380,6 +382,10 @@ func TestAStoreThatMayHaveLostAGrantIsSaidOnce(t *testing.T) {
 		if !strings.Contains(log.String(), "until=") {
 			t.Errorf("the log says %s", log.String())
 		}
+		time.Sleep(49 * time.Second)           // all were watched for a minute
+		version.Store("restarted, and led in") // by whoever was first: the others watch what is left once more
+		time.Sleep(50 * time.Second)
+		wantLines(t, log, "while one is watched once more", wait)
 		time.Sleep(10 * time.Minute)
 		wantLines(t, log, "at the end", wait, over)
 	})

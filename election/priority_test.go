@@ -21,7 +21,8 @@ type ranked struct {
 	open  func(backend.Backend) backend.Backend // what each process has of the store
 	all   map[string]*Manager
 	began time.Time
-	fails string // the process whose work fails at once
+	fails string        // the process whose work fails at once
+	warms time.Duration // how long each has joined before it campaigns
 
 	mu  sync.Mutex
 	led []string // who was elected, in order
@@ -45,6 +46,7 @@ func (f *ranked) start(id string, priority int, reclaim time.Duration, more ...f
 	m := manage(f.t, f.open(f.store.Backend()), o)
 	f.all[id] = m
 	e := joined(f.t, m, "jobs")
+	time.Sleep(f.warms)
 	if err := e.Lead(func(ctx context.Context, lead *Leadership) error {
 		f.mu.Lock()
 		f.led = append(f.led, id)
@@ -91,19 +93,23 @@ func (f *ranked) after(d time.Duration, want ...string) {
 
 const minute = time.Minute
 
+// Processes may join some time before they campaign, as those do that warm up.
 func TestTheHighestOfANewFleetLeads(t *testing.T) {
 	for _, push := range []bool{true, false} {
 		for _, order := range []string{"abc", "cba", "bca"} {
-			inBubble(t, fmt.Sprint(order, " pushed: ", push), func(t *testing.T) {
-				f := newRanked(t)
-				if !push {
-					f.open = func(b backend.Backend) backend.Backend { return polled{b} }
-				}
-				for _, id := range strings.Split(order, "") {
-					f.start(id, map[string]int{"a": 10, "b": 5, "c": 0}[id], minute)
-				}
-				f.after(10*time.Second, "a")
-			})
+			for _, warms := range []time.Duration{0, time.Second} {
+				inBubble(t, fmt.Sprint(order, " pushed: ", push, " after ", warms), func(t *testing.T) {
+					f := newRanked(t)
+					f.warms = warms
+					if !push {
+						f.open = func(b backend.Backend) backend.Backend { return polled{b} }
+					}
+					for _, id := range strings.Split(order, "") {
+						f.start(id, map[string]int{"a": 10, "b": 5, "c": 0}[id], minute)
+					}
+					f.after(10*time.Second, "a")
+				})
+			}
 		}
 	}
 }

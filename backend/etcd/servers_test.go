@@ -91,6 +91,7 @@ func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 // What is behind a proxy is gone, which goes on acknowledging. Another connection is there before the lease ends.
 func TestADeadConnectionCostsNoLeadership(t *testing.T) {
 	t.Parallel()
+	const ttl = 15 * time.Second // after two calls that failed, seconds are left for a busy machine
 	proxy := testbed.StartEtcd(t, calm).Proxy(t)
 	led, err := join(t, "a", ttl, options("http://"+proxy.Addr())).Campaign(t.Context())
 	testbed.NoError(t, err)

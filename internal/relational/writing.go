@@ -168,7 +168,7 @@ func (w *writing) send(ctx context.Context, part [][]Row) error {
 	}
 }
 
-var errLocked = fmt.Errorf("%w: another transaction keeps a row locked, or keeps changing it: somebody's, "+
+var errLocked = fmt.Errorf("%w: another session keeps a row locked, or keeps changing it: somebody's, "+
 	"or a member's whose COMMIT waits for a disk or a replica", backend.ErrUnavailable)
 
 // try sends one transaction, and sets the results. It returns the changes whose rows were locked.

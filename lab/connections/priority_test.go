@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/lab/testbed"
 )
 
-// rankTTL leaves a busy machine four seconds to start three processes.
+// rankTTL leaves three processes on a busy machine four seconds until they campaign, once they are connected.
 const rankTTL = 12 * time.Second
 
 // ranks are processes of different priorities on a real store, and who has worked.
@@ -26,12 +27,22 @@ type ranks struct {
 	term    uint64
 }
 
-// start starts processes that lead whenever they can. All of them have joined before the first one campaigns.
+// start starts processes that lead whenever they can. All of them are connected before the first one joins, and have joined
+// before the first one campaigns.
 func (r *ranks) start(priorities map[string]int) (all map[string]*election.Manager) {
 	r.Helper()
 	all = map[string]*election.Manager{}
-	for id, priority := range priorities {
-		all[id] = r.join(id, priority)
+	backends := map[string]backend.Backend{}
+	for id := range priorities {
+		b, err := r.open(r.addr)
+		testbed.NoError(r, err)
+		r.Cleanup(func() { b.Close() })
+		_, err = b.List(r.Context(), "", 1)
+		testbed.NoError(r, err)
+		backends[id] = b
+	}
+	for id, b := range backends {
+		all[id] = r.join(b, id, priorities[id])
 	}
 	for id, m := range all {
 		r.campaign(id, m)
@@ -39,11 +50,8 @@ func (r *ranks) start(priorities map[string]int) (all map[string]*election.Manag
 	return all
 }
 
-func (r *ranks) join(id string, priority int) *election.Manager {
+func (r *ranks) join(b backend.Backend, id string, priority int) *election.Manager {
 	r.Helper()
-	b, err := r.open(r.addr)
-	testbed.NoError(r, err)
-	r.Cleanup(func() { b.Close() })
 	m, err := election.New(b, election.Options{ID: id, TTL: rankTTL, Priority: priority, Reclaim: rankTTL})
 	testbed.NoError(r, err)
 	r.Cleanup(func() { m.Close(context.Background()) })
