@@ -169,9 +169,9 @@ func (m *machine) noteDoubt(now time.Duration, e *elec) {
 }
 
 // endDoubt notes when all elections can be won again. When several processes bid at its end, some elections
-// may have to be watched once more: that is known after their bids.
+// may have to be watched once more: that is known after their bids, and a reading.
 func (m *machine) endDoubt(now time.Duration) {
-	if now < m.doubt.until+m.RenewEvery {
+	if now < m.doubt.until+2*m.RenewEvery {
 		return
 	}
 	if m.doubt.told {

@@ -382,7 +382,7 @@ func TestAStoreThatMayHaveLostAGrantIsSaidOnce(t *testing.T) {
 		if !strings.Contains(log.String(), "until=") {
 			t.Errorf("the log says %s", log.String())
 		}
-		time.Sleep(49 * time.Second)           // all were watched for a minute
+		time.Sleep(47 * time.Second)           // all were watched for a minute
 		version.Store("restarted, and led in") // by whoever was first: the others watch what is left once more
 		time.Sleep(50 * time.Second)
 		wantLines(t, log, "while one is watched once more", wait)
