@@ -91,31 +91,30 @@ func (s *Session) sameMember(o *Session) bool {
 }
 
 // Ages are those of sessions whose age no store tells. Clocks show any time of day: that of the writer counts
-// at the first reading, and from then on this process measures. The zero value is ready.
+// at the first reading. What has changed since another one is no older than that, and from then on this
+// process measures. The zero value is ready.
 type Ages struct {
 	mu   sync.Mutex
 	seen map[string]written
 }
 
-// written is when a session was, by its writer's clock and by that of this process.
-type written struct{ there, here time.Time }
+// written is when a session was, by its writer's clock and by that of this process, which has read it then.
+type written struct{ there, here, read time.Time }
 
 // Of returns the age of the session of this name, which says when it was written: that is ago by this clock.
 func (a *Ages) Of(name string, there time.Time, ago time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	last, known := a.seen[name]
-	if known && last.there.Equal(there) {
-		return time.Since(last.here)
-	}
-	if known {
-		ago = 0
-	}
-	if a.seen == nil || len(a.seen) == 10_000 { // most are gone
+	if a.seen == nil || len(a.seen) > 10_000 { // most are gone
 		a.seen = make(map[string]written)
 	}
-	a.seen[name] = written{there, time.Now().Add(-ago)}
-	return ago
+	now, w := time.Now(), a.seen[name]
+	if !w.there.Equal(there) {
+		w.there, w.here = there, now.Add(-min(ago, now.Sub(w.read)))
+	}
+	w.read = now
+	a.seen[name] = w
+	return now.Sub(w.here)
 }
 
 // Members implements [backend.Backend].
