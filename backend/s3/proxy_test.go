@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/client"
 	"github.com/go-election/go-election/lab/drivertest"
 	"github.com/go-election/go-election/lab/testbed"
 )
@@ -290,9 +292,12 @@ func TestAStoreWithAnotherClockAndOtherWordsServes(t *testing.T) {
 	}
 }
 
-// So are the authorities that the environment names, as those of CAFile.
+// So are the authorities that the environment names, as those of CAFile. The store speaks HTTP/2 to whoever offers it, as the
+// SDK does where it trusts those of the system.
 func TestTheBundleOfTheEnvironmentIsReadAgain(t *testing.T) {
-	store := httptest.NewTLSServer(newMemory())
+	store := httptest.NewUnstartedServer(newMemory())
+	store.EnableHTTP2 = true
+	store.StartTLS()
 	defer store.Close()
 	strange, err := os.ReadFile(testbed.StartS3(t, testbed.Options{TLS: true}).CAFile())
 	testbed.NoError(t, err)
@@ -307,5 +312,14 @@ func TestTheBundleOfTheEnvironmentIsReadAgain(t *testing.T) {
 	testbed.NoError(t, os.WriteFile(file, right, 0o600))
 	if err := b.Prepare(t.Context()); err != nil {
 		t.Errorf("the file has the right one: %v", err)
+	}
+
+	t.Setenv("AWS_CA_BUNDLE", "")
+	b = open(t, Options{Bucket: "b", Endpoint: store.URL, PathStyle: true})
+	system := b.leases.api.Options().HTTPClient.(*http.Client).Transport.(client.Patient).TLSClientConfig
+	system.RootCAs = x509.NewCertPool()
+	system.RootCAs.AddCert(store.Certificate())
+	if err := b.Prepare(t.Context()); err != nil {
+		t.Errorf("a store that offers HTTP/2, without a file: %v", err)
 	}
 }

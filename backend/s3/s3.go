@@ -116,6 +116,7 @@ func connect(o Options) (*object, error) {
 	transport.TLSHandshakeTimeout, transport.IdleConnTimeout = 2*time.Second, 30*time.Second
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
+	transport.TLSClientConfig.NextProtos = nil // or it offers HTTP/2 all the same
 	if o.CAFile = cmp.Or(o.CAFile, os.Getenv("AWS_CA_BUNDLE")); o.CAFile != "" {
 		if transport.TLSClientConfig, err = client.TLS(o.CAFile, "", ""); err != nil {
 			return nil, err
