@@ -120,7 +120,7 @@ func (m *machine) startCall(now time.Duration, k callKind) {
 	case callHealth, callMembers:
 	case callAnnounce:
 		c.names = m.announcement()
-		for range (backend.Member{Elections: c.names}).Campaigns() { // the first campaigns are announced at once
+		for range m.campaigns { // the first ones are announced at once
 			m.announced = now
 		}
 	case callListen:
