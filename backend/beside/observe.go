@@ -92,9 +92,6 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 
 // List implements [backend.Backend]: elections that members of this module have led.
 func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
-	if err := b.Enter(""); err != nil {
-		return nil, err
-	}
 	list, err := b.inner.List(ctx, from, limit)
 	if err != nil || len(list) == 0 {
 		return list, err

@@ -8,9 +8,6 @@ import (
 
 // Renew implements [backend.Backend]. It renews the leases, then the locks. The lesser time counts.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.Enter(held[0].Holder.Nonce); err != nil {
-		return nil, err
-	}
 	answers, err := b.inner.Renew(ctx, held)
 	return answers, backend.Join(err, b.keep(ctx, answers))
 }
