@@ -236,10 +236,10 @@ func (k *lock) keepOnce(ctx context.Context, start time.Time, owned []beside.Own
 
 // lost says what has become of a lock that could not be kept as it was seen, because of err.
 func (k *lock) lost(ctx context.Context, o *beside.Owned, seen *view, err error) beside.Result {
-	if !ensemble.IsUnmet(err) {
-		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
+	var v *view
+	if ensemble.IsUnmet(err) {
+		v, err = k.view(ctx, o.Election)
 	}
-	v, err := k.view(ctx, o.Election)
 	if err != nil {
 		return beside.Result{Err: k.fail(fmt.Sprintf("keep %.80q", o.Election), err)}
 	}

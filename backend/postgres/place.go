@@ -98,6 +98,5 @@ func hintToMake(t relational.Table, account string) string {
 
 // named completes the text of a statement that looks for the table by its name.
 func (d *driver) named(text string) string {
-	text = strings.ReplaceAll(text, "{name}", d.Table.Name())
-	return strings.ReplaceAll(text, "{schema}", textSQL(d.Table.Schema))
+	return strings.NewReplacer("{name}", d.Table.Name(), "{schema}", textSQL(d.Table.Schema)).Replace(text)
 }
