@@ -36,8 +36,8 @@ type Options struct {
 // Access is Options that were checked and completed, and what dials by them.
 type Access struct {
 	Options
-	dialer *client.Dialer
-	secret *client.Secret // the present password
+	dialer client.Dialer
+	secret client.Secret // the present password
 	config func() *tls.Config
 }
 
@@ -122,9 +122,8 @@ func NewAccess(o Options) (*Access, error) {
 	default:
 		o.ACL = zk.WorldACL(zk.PermAll)
 	}
-	a := &Access{Options: o, secret: new(client.Secret), config: client.Fresh(o.TLS, o.CAFile)}
+	a := &Access{Options: o, config: client.Fresh(o.TLS, o.CAFile)}
 	a.secret.Set(o.Password)
-	a.dialer = new(client.Dialer)
 	return a, nil
 }
 
