@@ -56,7 +56,11 @@ func (s *storm) run(length time.Duration) {
 			continue
 		}
 		s.checkHealed()
-		s.t.closeDeadNodes()
+		for _, n := range s.t.nodes {
+			if n.dead.Load() {
+				n.closeQuietly() // it would go on calling
+			}
+		}
 	}
 	s.finish()
 }
@@ -131,15 +135,6 @@ func (s *storm) finish() {
 
 	for _, p := range s.members {
 		p.end(4 * t.TTL)
-	}
-}
-
-// closeDeadNodes closes the managers of dead nodes, which would otherwise go on calling.
-func (t *Trial) closeDeadNodes() {
-	for _, n := range t.nodes {
-		if n.dead.Load() {
-			n.closeQuietly()
-		}
 	}
 }
 

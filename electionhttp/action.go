@@ -1,6 +1,7 @@
 package electionhttp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -76,7 +77,11 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusAccepted, map[string]bool{"done": false})
 	default:
 		log.Warn("electionhttp: an action failed", "error", err)
-		h.failStore(w, err)
+		e := describe(err, h.options.Details)
+		status := map[string]int{
+			"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict,
+		}[e.Error]
+		reply(w, cmp.Or(status, http.StatusServiceUnavailable), e)
 	}
 }
 

@@ -157,12 +157,3 @@ func reply(w http.ResponseWriter, status int, v any) {
 func fail(w http.ResponseWriter, status int, text string) {
 	reply(w, status, errorJSON{Error: text})
 }
-
-// failStore answers after an error of the store or of the manager.
-func (h *Handler) failStore(w http.ResponseWriter, err error) {
-	e := describe(err, h.options.Details)
-	status := map[string]int{
-		"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict,
-	}[e.Error]
-	reply(w, cmp.Or(status, http.StatusServiceUnavailable), e)
-}

@@ -149,8 +149,8 @@ func (p *planner) vacantFor(v *view, i int) time.Duration {
 // bid chooses the vacant shards for which this process bids.
 func (p *planner) bid(v *view, d *decision) {
 	me := find(d.members, p.roster.me)
-	ceiling := roundedUp(me, d.members, len(v.shards))
-	own := 0
+	total, own := totalWeight(d.members), 0
+	ceiling := (len(v.shards)*me.Weight + total - 1) / total // its part of the shards, rounded up
 	for i := range v.shards {
 		if s := &v.shards[i]; s.running || s.leader == me.ID {
 			own++

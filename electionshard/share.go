@@ -50,23 +50,9 @@ func keepsOne(m *Member, n, total int) int {
 	return 0
 }
 
-// roundedUp is m's part of n shards, rounded up.
-func roundedUp(m Member, members []Member, n int) int {
-	total := totalWeight(members)
-	return (n*m.Weight + total - 1) / total
-}
-
 func totalWeight(members []Member) (total int) {
 	for _, m := range members {
 		total += m.Weight
 	}
 	return total
-}
-
-// imbalance is the number of shards that would have to move until everybody leads its share.
-func imbalance(members []Member) (shards int) {
-	for _, m := range members {
-		shards += max(0, m.Leads-m.Share)
-	}
-	return shards
 }

@@ -33,8 +33,9 @@ func (g *Group) Status() Status {
 }
 
 func (g *Group) newStatus(v *view, d decision) Status {
-	s := Status{
-		Name: g.name, Members: d.members, Shards: len(v.shards), Imbalance: imbalance(d.members),
+	s := Status{Name: g.name, Members: d.members, Shards: len(v.shards)}
+	for _, m := range d.members {
+		s.Imbalance += max(0, m.Leads-m.Share)
 	}
 	for i := range v.shards {
 		switch {

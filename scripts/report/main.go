@@ -91,7 +91,7 @@ func (r *run) handle(line []byte) {
 		return
 	}
 
-	path := short(e.Package)
+	path := strings.TrimPrefix(e.Package, "github.com/go-election/go-election/")
 	p := r.running[path]
 	if p == nil {
 		p = &pkg{path, map[string][]string{}, counts{}, map[string]bool{}, map[string]bool{}}
@@ -110,11 +110,6 @@ func (r *run) handle(line []byte) {
 	default:
 		r.packageEnded(p, e)
 	}
-}
-
-// short is the path of a package in this module.
-func short(path string) string {
-	return strings.TrimPrefix(path, "github.com/go-election/go-election/")
 }
 
 // said keeps a line of output. A test that has begun has some: "=== RUN".
@@ -139,11 +134,9 @@ func (r *run) testEnded(p *pkg, e event) {
 	case ended == "skip":
 		r.note("skipped: %s %s: %s", p.path, e.Test, strings.TrimSpace(output))
 	}
-	if strings.Contains(e.Test, "/") {
-		return
+	if !strings.Contains(e.Test, "/") {
+		p.count[ended]++
 	}
-
-	p.count[ended]++
 }
 
 // written returns what a test has written, without the lines of go test itself.
