@@ -86,7 +86,11 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 		list.add(fine, "members", "processes that have announced themselves lately: %d", len(members))
 	}
 	if write {
-		s.checkWriting(ctx, &list)
+		if term, err := s.tryToLead(ctx); err != nil {
+			list.add(problem, "writing", "not elected: %v", err)
+		} else {
+			list.add(fine, "writing", "elected in term %d, released and forgotten", term)
+		}
 	}
 	list.addExpectations(s.Options, s.Guarantees(), s.config.Guard)
 	return list
@@ -133,15 +137,7 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) error {
 	})
 }
 
-// checkWriting leads the trial election for a moment, and forgets it.
-func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
-	if term, err := s.tryToLead(ctx); err != nil {
-		list.add(problem, "writing", "not elected: %v", err)
-	} else {
-		list.add(fine, "writing", "elected in term %d, released and forgotten", term)
-	}
-}
-
+// tryToLead leads the trial election for a moment, and forgets it.
 func (s *store) tryToLead(ctx context.Context) (term uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.takeover(0))
 	defer cancel()

@@ -62,13 +62,11 @@ func (a *app) follow(ctx context.Context, m *election.Manager, listed func(error
 			return
 		}
 		listed(err)
-		pause := max(10*time.Second, m.Status().TTL)
+		pause := time.Second
 		if err == nil {
+			pause = max(10*time.Second, m.Status().TTL)
 			joinOnly(ctx, m, records)
-		} else {
-			pause = time.Second
-		}
-		if err != nil && !failed {
+		} else if !failed {
 			fmt.Fprintln(a.diag, "elect: read the list of elections:", clean.Text(err.Error(), 4096, false))
 		}
 		failed = err != nil
