@@ -2,6 +2,7 @@ package elect
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -103,7 +104,8 @@ func descendants(pid int) (list []process, err error) {
 	// With hidepid= /proc does not show processes that this one may not trace: programs that nobody may read,
 	// and other users'. What they have started becomes this one's own, and is found, when they are killed.
 	tasks := fmt.Sprintf("/proc/%d/task/", pid)
-	threads, _ := os.ReadDir(tasks)
+	threads, unread := os.ReadDir(tasks)
+	err = cmp.Or(err, unread)
 	for _, t := range threads {
 		for _, child := range bytes.Fields(read(tasks + t.Name() + "/children")) {
 			child, _ := strconv.Atoi(string(child))
