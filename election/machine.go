@@ -117,6 +117,8 @@ type elec struct {
 	waitAfterRelease time.Duration // from the release until noBidBefore
 	retryBidAt       time.Duration // after a bid without success
 	turn             time.Duration // after the lease is free, so that not all candidates bid at once
+	readyAt          time.Duration // when this process was last a candidate, or led
+	readySince       time.Duration // without a break of a TTL: others may have become candidates with it
 	claimAt          time.Duration // from when on this process asks for the leadership; 0: it is not ready to
 	claims           int32         // how often it has asked and then not led for long, up to maxClaims
 	passedOver       int32         // how often another candidate was elected since this process led, or began

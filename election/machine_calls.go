@@ -166,7 +166,7 @@ func (m *machine) restartListen(now time.Duration) {
 // come together.
 func (m *machine) announceSoon(now time.Duration) {
 	if !m.Observer && m.inFlight[callAnnounce] == nil { // its reply compares the campaigns
-		m.announceAt = min(m.announceAt, max(now+m.shortWait(), m.announced+m.RenewEvery))
+		m.announceAt = min(m.announceAt, max(now+m.shortWait(), m.announced+m.RenewEvery/2))
 	}
 }
 

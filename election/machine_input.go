@@ -14,7 +14,7 @@ func (in join) apply(m *machine, now time.Duration) {
 	m.elections, m.wakes = append(m.elections, e), append(m.wakes, never)
 	e.reported = new(state)
 	e.observed = m.unobserved
-	e.readAt, e.confirmedAt = now, -1
+	e.readAt, e.confirmedAt, e.readyAt = now, -1, now-m.TTL
 	e.leaving, e.paused = m.closing, m.paused
 	m.relisten = true
 	m.advance(now, e)

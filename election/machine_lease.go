@@ -167,7 +167,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	if e.mode != modeTry && l.Request.Nonce != m.me.Nonce {
 		free += e.turn
 	}
-	return max(e.retryBidAt, max(free, m.holdBackUntil(e))+m.deferral(e))
+	return max(e.retryBidAt, max(free, m.holdBackUntil(e), e.readySince)+m.deferral(e))
 }
 
 // drawTurn returns how long this process waits for other candidates once the lease is free, or would be. If

@@ -191,6 +191,8 @@ func (m *machine) healthReplied(now time.Duration, err error) {
 	m.each(nil, func(e *elec) {
 		if unhealthy {
 			m.stepDown(now, e, ReasonHealth, backend.Released, err)
+		} else {
+			m.announceSoon(now) // not when it fails: a check that fails once changes no announcement
 		}
 		m.advance(now, e)
 	})

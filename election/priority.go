@@ -16,9 +16,11 @@ const (
 // priorities is what this process knows of the other members' priorities. They decide only who bids
 // when, and who asks for a leadership: docs/design/election.md, "Priority".
 type priorities struct {
-	readAt time.Duration         // when the members are read next; never: priorities are not used
-	of     map[backend.Nonce]int // by member; nil: not read yet
-	higher map[string][]string   // ids of those of a higher priority, by election, three at most
+	readAt   time.Duration         // when the members are read next; never: priorities are not used
+	asOf     time.Duration         // when the last reading was sent
+	of       map[backend.Nonce]int // by member; nil: not read yet
+	higher   map[string][]string   // ids of those of a higher priority, by election, three at most
+	outranks bool                  // a member of a higher priority is there, whatever it campaigns for
 }
 
 // membersReplied handles the announcements of all members.
@@ -27,7 +29,7 @@ func (m *machine) membersReplied(now time.Duration, r reply) {
 	if r.err != nil { // retryAt says when to read again
 		m.each(nil, func(e *elec) { e.claimAt = 0 })
 	} else {
-		p.readAt = now + m.TTL
+		p.readAt, p.asOf, p.outranks = now+m.TTL, r.call.sent, false
 		p.of, p.higher = map[backend.Nonce]int{}, map[string][]string{}
 		for _, v := range r.members {
 			if v.Age <= 2*v.TTL {
@@ -50,7 +52,7 @@ func (m *machine) membersReplied(now time.Duration, r reply) {
 }
 
 func (p *priorities) add(v backend.Member, higher bool) {
-	p.of[v.Nonce] = v.Priority()
+	p.of[v.Nonce], p.outranks = v.Priority(), p.outranks || higher
 	for name := range v.Campaigns() {
 		if ids := p.higher[name]; higher && len(ids) < 3 && !slices.Contains(ids, v.ID) {
 			p.higher[name] = append(ids, v.ID)
@@ -83,11 +85,31 @@ func (m *machine) deferral(e *elec) time.Duration {
 	case awaitsNominee(l):
 		gone = l.Request.ID
 	}
-	return time.Duration(m.outrankedBy(e, gone)) * each
+	others := m.outrankedBy(e, gone)
+	if m.unsure(e) {
+		others = max(others, 1)
+	}
+	return time.Duration(others) * each
 }
 
-// noteReady begins the wait before a claim when this process becomes a candidate.
+// unsure reports whether those of a higher priority may have become candidates together with this process,
+// since the members were read: each announces that within RenewEvery/2.
+func (m *machine) unsure(e *elec) bool {
+	return m.priorities.outranks && m.priorities.asOf < e.readySince+m.RenewEvery*3/4
+}
+
+// noteReady begins the waits before a bid and before a claim when this process becomes a candidate.
 func (m *machine) noteReady(now time.Duration, e *elec) {
+	p := &m.priorities
+	if p.readAt != never && (e.phase == phaseLeading || m.isCandidate(e)) {
+		if now-e.readyAt >= m.TTL {
+			e.readySince = now
+		}
+		e.readyAt = now
+		if m.unsure(e) {
+			p.readAt = min(p.readAt, max(e.readySince, p.asOf)+m.RenewEvery)
+		}
+	}
 	switch {
 	case m.Reclaim == 0:
 	case e.phase != phaseFollowing || !m.isCandidate(e):

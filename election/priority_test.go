@@ -44,7 +44,9 @@ func (f *ranked) start(id string, priority int, reclaim time.Duration, more ...f
 		change(&o)
 	}
 	m := manage(f.t, f.open(f.store.Backend()), o)
+	f.mu.Lock()
 	f.all[id] = m
+	f.mu.Unlock()
 	e := joined(f.t, m, "jobs")
 	time.Sleep(f.warms)
 	if err := e.Lead(func(ctx context.Context, lead *Leadership) error {
@@ -93,21 +95,43 @@ func (f *ranked) after(d time.Duration, want ...string) {
 
 const minute = time.Minute
 
-// Processes may join some time before they campaign, as those do that warm up.
+// Processes may join some time before they campaign, as those do that warm up, or are not healthy before. Later the same
+// processes join another election together.
 func TestTheHighestOfANewFleetLeads(t *testing.T) {
-	for _, push := range []bool{true, false} {
-		for _, order := range []string{"abc", "cba", "bca"} {
-			for _, warms := range []time.Duration{0, time.Second} {
-				inBubble(t, fmt.Sprint(order, " pushed: ", push, " after ", warms), func(t *testing.T) {
+	priorities := map[string]int{"a": 10, "b": 5, "c": 0}
+	for _, order := range []string{"abc", "cba", "bca"} {
+		for i, warms := range []time.Duration{0, 200 * time.Millisecond, time.Second, 5 * time.Second, 30 * time.Second} {
+			for _, health := range []string{"", "fails", "hangs"} {
+				inBubble(t, fmt.Sprint(order, " after ", warms, ": ", health), func(t *testing.T) {
 					f := newRanked(t)
-					f.warms = warms
-					if !push {
+					if i%2 == 0 {
 						f.open = func(b backend.Backend) backend.Backend { return polled{b} }
 					}
-					for _, id := range strings.Split(order, "") {
-						f.start(id, map[string]int{"a": 10, "b": 5, "c": 0}[id], minute)
+					warm := func(o *Options) {
+						o.Health = func(ctx context.Context) error {
+							if health == "hangs" {
+								time.Sleep(min(warms, time.Second))
+							} else if time.Since(f.began) < warms {
+								return errors.New("not yet")
+							}
+							return nil
+						}
 					}
-					f.after(10*time.Second, "a")
+					if health == "" {
+						f.warms, warm = warms, func(*Options) {}
+					}
+					for _, id := range strings.Split(order, "") {
+						go f.start(id, priorities[id], minute, warm)
+						time.Sleep(time.Millisecond)
+					}
+					f.after(warms+10*time.Second, "a")
+					for _, id := range strings.Split(order, "") {
+						noError(t, joined(t, f.all[id], "more").Lead(nil))
+					}
+					time.Sleep(10 * time.Second)
+					if e := f.all["a"].Election("more"); !e.Leading() {
+						t.Errorf("a does not lead what all have joined later: %v", e.Current())
+					}
 				})
 			}
 		}
