@@ -115,6 +115,9 @@ func TestACallThatWaitsForItsCallerFails(t *testing.T) {
 			"Close":             func(*Leadership) error { return m.Close(t.Context()) },
 		}
 		err := e.Run(t.Context(), func(_ context.Context, l *Leadership) error {
+			for range other.Events(t.Context()) {
+				break // the caller is the same afterwards
+			}
 			for name, call := range calls {
 				if err := call(l); !errors.Is(err, ErrOwnCaller) || !errors.Is(err, backend.ErrInvalid) {
 					t.Errorf("%s in its own lead function: %v, want %v", name, err, ErrOwnCaller)
