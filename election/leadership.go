@@ -157,9 +157,9 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 
 // Try makes one attempt: it reads the lease, and bids if the lease is free. A lease whose holder has crashed
 // becomes free only when this process has observed it for its TTL, so join some time before trying. Try
-// returns [ErrNotElected] if another process leads, and for RenewEvery after this process has resigned, so
-// that others can lead. Other errors are those of [Election.Campaign], and the store's. The caller must end
-// the leadership with [Leadership.Resign].
+// returns [ErrNotElected] if another process leads, until a lease of this process is released, and for
+// RenewEvery after it has resigned, so that others can lead. Other errors are those of [Election.Campaign],
+// and the store's. The caller must end the leadership with [Leadership.Resign].
 func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeTry)
 }

@@ -108,6 +108,7 @@ func (m *machine) awaitExpiry(now time.Duration, e *elec) time.Duration {
 
 // releaseOrGiveUp releases the lease, or withdraws a bid, until the lease has expired.
 func (m *machine) releaseOrGiveUp(now time.Duration, e *elec) time.Duration {
+	m.endTry(e, nil) // a Try does not wait
 	if at := m.callAt(now, e.releaseAt(), callRelease, e); at != never {
 		return at
 	}

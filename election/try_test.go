@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,24 @@ func TestTryIgnoresAReadFromBeforeIt(t *testing.T) {
 		defer cancel()
 		if l, err := e.Try(ctx); err != nil || l == nil {
 			t.Errorf("Try for a free lease returned %v, %v", l, err)
+		}
+	})
+}
+
+func TestTryDoesNotWaitForARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted()
+		e := alone(t, s, Options{})
+		l, err := e.Try(t.Context())
+		noError(t, err)
+		s.fail(backend.ErrDenied, callRelease)
+		ctx, cancel := soon()
+		defer cancel()
+		l.Resign(ctx)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := e.Try(ctx); !errors.Is(err, ErrNotElected) {
+			t.Errorf("Try while the lease cannot be released: %v, want %v", err, ErrNotElected)
 		}
 	})
 }
