@@ -124,9 +124,11 @@ func (m *machine) ends(now time.Duration, o *outage) bool {
 			return false
 		}
 	}
-	told := o.told
-	o.told = false
-	return told
+	if !o.told {
+		return false
+	}
+	o.told, o.failing = false, [callKinds]streak{} // what is needed no longer, and fails again later, begins then
+	return true
 }
 
 // A doubt is a time in which elections cannot be won, because the store may have lost a grant. The zero value

@@ -267,6 +267,24 @@ func TestADenialOfOneElectionEndsWithIt(t *testing.T) {
 	})
 }
 
+// The bids of one process fail, and others lead, but for moments. It is not kept from leading in these moments.
+func TestBidsThatFailBesideOthersThatLeadAreSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memory.New()
+		store := &script{Backend: memory.Backend()}
+		store.fail(errDown, callAcquire)
+		_, log := logs(t, store, Options{}, "jobs")
+		time.Sleep(20 * time.Second)
+		b, _ := logs(t, memory.Backend(), Options{ID: "b"}, "jobs")
+		c, _ := logs(t, memory.Backend(), Options{ID: "c"}, "jobs")
+		for i := range 10 {
+			time.Sleep(9 * time.Second)
+			[]*Manager{b, c}[i%2].Election("jobs").Resign(t.Context())
+		}
+		wantLines(t, log, "after ten changes", away, again)
+	})
+}
+
 // The rows of some elections are locked, say: calls are answered, and none of their items has an outcome.
 func TestBidsWithoutAnOutcomeAreSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
