@@ -154,6 +154,27 @@ func TestAPausedManagerPausesLaterJoins(t *testing.T) {
 	})
 }
 
+// Who waits for its function cannot bid, so it does not accept a nomination.
+func TestAStuckProcessIsNoNominee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, hangs := memory.New(), make(chan struct{})
+		a := alone(t, store.Backend(), Options{ID: "a", StepDownTimeout: time.Second})
+		a.Lead(func(context.Context, *Leadership) error { <-hangs; return nil })
+		time.Sleep(time.Second)
+		b := alone(t, store.Backend(), Options{ID: "b"})
+		b.Lead(nil)
+		a.Pause()
+		a.Resume()
+		time.Sleep(time.Minute)
+		l := b.Leadership()
+		noError(t, b.Nominate(t.Context(), "a"))
+		if time.Sleep(time.Minute); !l.Leading() {
+			t.Error("the leader has stepped down for a process that cannot bid")
+		}
+		close(hangs)
+	})
+}
+
 // A nomination that comes when the term is over says nothing about this candidate's rights.
 func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -241,6 +241,7 @@ func (m *machine) addItem(c *call, e *elec, now time.Duration) {
 	case callRequest:
 		r := backend.Request{Election: e.name, Term: seen.Term, Kind: backend.Accept, ID: m.me.ID}
 		r.Nonce = m.me.Nonce
+		e.noBidBefore = 0 // who is asked to lead waits for nobody
 		c.requests = append(c.requests, r)
 	}
 }

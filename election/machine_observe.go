@@ -93,11 +93,11 @@ func (m *machine) observeChanged(now time.Duration, e *elec, l *backend.Lease) {
 }
 
 // nominated reports whether this process is nominated and can accept. A Try cannot: it ends before
-// the holder has stepped down.
+// the holder has stepped down. Nor can one whose function has not returned.
 func (m *machine) nominated(e *elec) bool {
 	req := &e.observed.Request
 	named := req.Kind == backend.Nominate && req.Term == e.observed.Term && req.ID == m.me.ID
-	return named && m.isCandidate(e) && e.mode != modeTry
+	return named && m.isCandidate(e) && e.mode != modeTry && e.phase.bids()
 }
 
 // makeHarmless cleans what the store says of a lease, unless it says nothing else than the last time.

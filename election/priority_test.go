@@ -242,6 +242,20 @@ func TestAnOperatorsRequestGoesBeforeAClaim(t *testing.T) {
 	})
 }
 
+// A nominee whose work has failed waits for nothing.
+func TestANomineeLeadsAtOnce(t *testing.T) {
+	rank(t, func(t *testing.T, f *ranked) {
+		f.fails = "a"
+		f.start("a", 0, 0)
+		f.after(15*time.Second, "a", "a", "a")
+		b := f.start("b", 0, 0)
+		f.after(3*time.Second, "b")
+		f.fails = ""
+		noError(t, b.Nominate(t.Context(), "a"))
+		f.after(4*time.Second, "a")
+	})
+}
+
 func TestPrioritiesAreAnnounced(t *testing.T) {
 	rank(t, func(t *testing.T, f *ranked) {
 		f.start("a", maxPriority, 0)
