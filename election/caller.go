@@ -12,7 +12,7 @@ import (
 // enter records that this goroutine runs the lead function of e, or a callback if e is nil.
 func (m *Manager) enter(e *Election) (leave func()) {
 	id := goroutineID()
-	if _, inside := m.callers.LoadOrStore(id, e); inside { // a range of Events in a lead function or a callback
+	if _, inside := m.callers.LoadOrStore(id, e); inside { // a range of Events in a function or callback
 		return func() {}
 	}
 	return func() { m.callers.Delete(id) }

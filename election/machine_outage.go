@@ -127,7 +127,7 @@ func (m *machine) ends(now time.Duration, o *outage) bool {
 	if !o.told {
 		return false
 	}
-	o.told, o.failing = false, [callKinds]streak{} // what is needed no longer, and fails again later, begins then
+	o.told, o.failing = false, [callKinds]streak{} // what fails again later begins then
 	return true
 }
 

@@ -128,19 +128,20 @@ func (co *coroutine) answer(d *driverCall, set func()) {
 	co.advance()
 }
 
-func (co *coroutine) end(err error) {
-	if co.ctx.err == nil {
-		co.ctx.err = err
-		close(co.ctx.done)
+func (c *callContext) end(err error) {
+	if c.err == nil {
+		c.err = err
+		close(c.done)
 	}
+}
+
+func (co *coroutine) end(err error) {
+	co.ctx.end(err)
 	co.advance()
 }
 
 func (co *coroutine) abandon() {
-	if co.ctx.err == nil {
-		co.ctx.err = context.Canceled
-		close(co.ctx.done)
-	}
+	co.ctx.end(context.Canceled)
 	co.stop()
 	co.n.lease.underWay[co.call.kind] = nil
 }

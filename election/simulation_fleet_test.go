@@ -61,12 +61,9 @@ func (s *sim) handOver(t *testing.T) (h handover) {
 	h.vacant = wait("a leader", func() bool { return s.leader() != nil })
 	nonce := s.leader().nonce
 	h.news = -h.vacant + wait("known to all", func() bool {
-		for _, n := range s.nodes {
-			if n.up && n.places[0].lastEvent.Leader.Nonce != nonce {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(s.nodes, func(n *simNode) bool {
+			return n.up && n.places[0].lastEvent.Leader.Nonce != nonce
+		})
 	})
 	h.bids, h.calls = s.figures.bids-bids, s.figures.calls-calls
 	s.until(began + DefaultTTL)

@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -35,7 +36,7 @@ func (n *simNode) call(c *call) {
 		return
 	}
 	life, nonce, server := n.life, n.nonce, s.store.primary
-	if c.kind == callRelease && hasZero(c) {
+	if c.kind == callRelease && slices.ContainsFunc(c.held, func(h backend.Held) bool { return h.Term == 0 }) {
 		// Two requests: find what this nonce holds, then release exactly that, if the caller still waits.
 		n.send(c, func() {
 			found, err := s.store.find(nonce, c.held, server)
@@ -67,15 +68,6 @@ func (n *simNode) call(c *call) {
 func (n *simNode) release(life int, c *call, held []pinned, server int) {
 	r := reply{call: c, err: n.s.store.release(n, life, held, server)}
 	n.sendBack(life, c, func() { n.endCall(c, r) })
-}
-
-func hasZero(c *call) bool {
-	for i := range c.held {
-		if c.held[i].Term == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // send carries a request to the store: perhaps late, perhaps never, perhaps twice. It arrives even if

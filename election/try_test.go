@@ -42,7 +42,7 @@ func TestTryDoesNotWaitForARelease(t *testing.T) {
 		ctx, cancel := soon()
 		defer cancel()
 		l.Resign(ctx)
-		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+		ctx, cancel = soon()
 		defer cancel()
 		if _, err := e.Try(ctx); !errors.Is(err, ErrNotElected) {
 			t.Errorf("Try while the lease cannot be released: %v, want %v", err, ErrNotElected)

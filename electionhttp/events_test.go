@@ -45,17 +45,13 @@ func (c *client) Write(p []byte) (int, error) {
 	return c.got.Write(p)
 }
 
-func (c *client) stop() {
+// stop keeps what is sent until accept is called.
+func (c *client) stop() (accept func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.block = make(chan struct{})
-}
-
-func (c *client) accept() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.block)
-	c.block = nil
+	block := make(chan struct{})
+	c.block = block
+	return func() { close(block) }
 }
 
 func listen(t *testing.T, h http.Handler, path, since string) *client {
@@ -195,7 +191,7 @@ func TestASlowClientIsResetAndDelaysNoOther(t *testing.T) {
 		h := handler(t, a, electionhttp.Options{})
 		slow, quick := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		slow.wantReceived(t, "state x vacant", "ready")
-		slow.stop()
+		accept := slow.stop()
 		const leaderships = 200 // two changes each
 		for range leaderships {
 			l, err := a.Election("x").Campaign(t.Context())
@@ -206,7 +202,7 @@ func TestASlowClientIsResetAndDelaysNoOther(t *testing.T) {
 		if got, _ := quick.received(t); len(got) != 2+2*leaderships {
 			t.Errorf("a quick client has received %d events, want %d", len(got), 2+2*leaderships)
 		}
-		slow.accept()
+		accept()
 		synctest.Wait()
 		got, _ := slow.received(t)
 		if len(got) > 2+256+3 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A process that is killed runs nothing: its functions' contexts end, and Run returns.
@@ -18,9 +19,7 @@ func TestACrashEndsTheFunctionsOfItsProcess(t *testing.T) {
 		ended := map[string]chan error{"a": make(chan error, 1), "b": make(chan error, 1)}
 		for id, over := range ended {
 			e, err := g.Start(id).Join("jobs")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			go func() {
 				over <- e.Run(context.Background(), func(ctx context.Context, _ *election.Leadership) error {
 					<-ctx.Done()
@@ -53,12 +52,8 @@ func TestTheNextLeaderIsAnotherProcess(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		for _, id := range []string{"a", "b"} {
 			e, err := g.Start(id).Join("jobs")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := e.Lead(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
+			testbed.NoError(t, e.Lead(nil))
 		}
 		first := g.Leader("jobs")
 		first.Cut()
@@ -79,9 +74,7 @@ func TestACrashedProcessLeadsNoLonger(t *testing.T) {
 				g := electiontest.New(t, election.Options{})
 				p := g.Start("a")
 				e, err := p.Join("jobs")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoError(t, err)
 				began, leads, end := make(chan bool), make(chan bool), make(chan bool)
 				defer close(end)
 				crash := func() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A recorder is a test that records its errors.
@@ -35,9 +36,7 @@ func TestOverlappingWorkFailsTheTest(t *testing.T) {
 		g := electiontest.New(rec, election.Options{})
 		for _, id := range []string{"a", "b"} {
 			e, err := g.Start(id).Join("jobs")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, err)
 			if err := e.Lead(func(ctx context.Context, lead *election.Leadership) error {
 				done := g.Work(lead)
 				go func() {
@@ -68,20 +67,12 @@ func TestWorkOfAnEarlierTermFailsTheTest(t *testing.T) {
 		rec := &recorder{TB: t}
 		g := electiontest.New(rec, election.Options{})
 		e, err := g.Start("a").Join("jobs")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		old, err := e.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := old.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
+		testbed.NoError(t, old.Resign(t.Context()))
 		lead, err := e.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		g.Work(lead)()
 		g.Work(old)()
 		if len(rec.errors) != 1 || !strings.Contains(rec.errors[0], "after that of term") {

@@ -132,9 +132,7 @@ func TestAGuardGivesBackTheLockNode(t *testing.T) {
 
 			guard := newClient(t, "guard", l.Options)
 			testbed.NoError(t, guard.Adopt(dead.Holder.Nonce, []backend.Held{dead}))
-			if err := guard.Release(t.Context(), []backend.Held{dead}); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, guard.Release(t.Context(), []backend.Held{dead}))
 			if !l.runs("other") {
 				t.Error("the lock node of the dead is still there")
 			}

@@ -165,10 +165,7 @@ func TestResultsBesideAnError(t *testing.T) {
 		leases := a.leadsAll(longNames(100, 10))
 		d.err = backend.ErrUnavailable
 		w.store.Delete(recordOf(leases[3].Election))
-		var held []backend.Held
-		for _, l := range leases {
-			held = append(held, l.Held())
-		}
+		held := heldBy(leases)
 		answers, err := a.b.Renew(w.Context(), held)
 		w.want(err != nil && answers[3].Outcome != backend.Granted, "%v %v", answers[3], err)
 		d.err = nil

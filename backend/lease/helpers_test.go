@@ -126,14 +126,17 @@ func (p *process) leads(elections ...string) backend.Lease {
 	return answers[0].Lease
 }
 
-func (p *process) renews(leases ...backend.Lease) []backend.Answer {
-	p.w.Helper()
-	sent := time.Now()
-	var held []backend.Held
+func heldBy(leases []backend.Lease) (held []backend.Held) {
 	for _, l := range leases {
 		held = append(held, l.Held())
 	}
-	answers, err := p.b.Renew(p.w.Context(), held)
+	return held
+}
+
+func (p *process) renews(leases ...backend.Lease) []backend.Answer {
+	p.w.Helper()
+	sent := time.Now()
+	answers, err := p.b.Renew(p.w.Context(), heldBy(leases))
 	if err != nil {
 		p.w.Fatalf("%s renews %s: %v", p.me.ID, leases[0].Election, err)
 	}

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Certificates are renewed while programs run.
@@ -23,38 +25,26 @@ func TestARenewedCertificateIsUsed(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	issue := func(serial int64) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		of := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
 		cert, err := x509.CreateCertificate(rand.Reader, of, of, &key.PublicKey, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		private, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-			if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 		}
 	}
 	issue(1)
 	config, err := TLS("", certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	for i, want := range []int64{1, 2, 2} {
 		issue(int64(i + 1))
 		if i == 2 { // somebody is still writing the next one
 			os.WriteFile(keyFile, nil, 0o600)
 		}
 		pair, err := config.GetClientCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		leaf, err := x509.ParseCertificate(pair.Certificate[0])
 		if err != nil || leaf.SerialNumber.Int64() != want {
 			t.Errorf("certificate %d is used, want %d: %v", leaf.SerialNumber, want, err)
@@ -86,9 +76,7 @@ func TestWhatAServerSaysWithoutItsCertificateIsNoRefusal(t *testing.T) {
 		"wanted on our side": {Certificates: other.TLS.Certificates, ClientAuth: tls.RequireAnyClientCert},
 	} {
 		l, err := tls.Listen("tcp", "127.0.0.1:0", config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		defer l.Close()
 		go func() {
 			if c, err := l.Accept(); err == nil {

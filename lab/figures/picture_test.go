@@ -61,7 +61,7 @@ func gaps(rows []Row) string {
 		{"asked, next in line dead", func(r Row) Gap { return r.NextDead }},
 	}
 	height := top + step*float64(len(rows)) + 30
-	p := newDrawing(int(left+3*(panel+between)), int(height), "Time without a leader, on each store, beside what its users have today")
+	p := &drawing{width: int(left + 3*(panel+between)), height: int(height), title: "Time without a leader, on each store, beside what its users have today"}
 	p.text(16, 24, "h", "start", "Time without a leader")
 	p.text(left, 24, "d", "start", "● median, line to the worst case, ○ with a guard; TTL 10 s (MySQL, MariaDB, SIGTERM: 3 s)")
 	at := func(n int, d time.Duration) float64 {
@@ -142,10 +142,6 @@ svg { fill: #f0f6fc; } .bg { fill: #0d1117; stroke: #3d444d; } .a { fill: #4493f
 }
 </style>
 `
-
-func newDrawing(width, height int, title string) *drawing {
-	return &drawing{width: width, height: height, title: title}
-}
 
 func (p *drawing) shape(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
