@@ -102,9 +102,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if backlog := number("repl-backlog-ttl"); backlog != 0 && float64(backlog) < d.maxTTL.Seconds() {
 		add(true, "backlog", "repl-backlog-ttl is %d s; want 0, or max_ttl (%v) or more", backlog, d.maxTTL)
 	}
-	if most := number("maxclients"); most > 0 {
-		left := most - number("connected_clients")
-		list = append(list, client.Connections(2, mostConns+2, len(members), left, most))
+	if most, used := number("maxclients"), number("connected_clients"); most > 0 {
+		list = append(list, client.Connections(2, mostConns+2, len(members), most-used, most))
 	}
 	list = append(list, limits(number, setting("client-output-buffer-limit"))...)
 	add(ttl > d.maxTTL, "greatest TTL", "%v (max_ttl); nobody leads for that long after a restart or"+

@@ -139,8 +139,8 @@ var mutants = []mutant{
 
 	// Priority.
 	{"a lower candidate waits as long as a higher one is announced", "priority.go",
-		"return time.Duration(m.outrankedBy(e, gone)) * each",
-		"return time.Duration(m.outrankedBy(e, gone)) * maxDuration", "TestOneThatCannotLeadStarvesNobody", core("TestOneThatCannotLeadStarvesNobody")},
+		"return time.Duration(others) * each",
+		"return time.Duration(others) * maxDuration", "TestOneThatCannotLeadStarvesNobody", core("TestOneThatCannotLeadStarvesNobody")},
 	{"the last leader is let bid first", "priority.go",
 		"gone := lastLeader(l)",
 		"gone := lastLeader(l)[:0]", "TestTheHighestReclaimsInOrder", core("TestTheHighestReclaimsInOrder")},
