@@ -59,7 +59,7 @@ func (f *ranked) start(id string, priority int, reclaim time.Duration, more ...f
 		<-ctx.Done()
 		return nil
 	}); err != nil {
-		f.t.Fatal(err)
+		f.t.Error(err)
 	}
 	return e
 }
