@@ -96,7 +96,7 @@ type elec struct {
 	tooEarly       int32          // consecutive readings that came before the holder's renewal
 	hasObserved    bool           // observed at least once since this process last held the lease
 	readSinceTry   bool           // a reading has been answered that a Try may use
-	sameIDReported bool           // watchers were told that another process uses this id
+	sameID         backend.Nonce  // watchers were told that this process uses the same id
 	denied         bool           // watchers were told that the store denies calls of the kind deniedCall
 	deniedCall     callKind
 

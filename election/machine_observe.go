@@ -153,11 +153,11 @@ func endReason(end backend.End) Reason {
 func (m *machine) checkSameID(e *elec, alive bool) {
 	other := e.observed.Holder
 	same := other.ID == m.me.ID && other.Nonce != m.me.Nonce
-	if same && alive && !e.sameIDReported {
+	if same && alive && e.sameID != other.Nonce {
+		e.sameID = other.Nonce
 		const text = "another live process, with the address %q, has the id %q as well: give each its own"
 		m.reportNotice(e, ReasonSameID, fmt.Errorf(text, other.Address, other.ID))
 	}
-	e.sameIDReported = same && (e.sameIDReported || alive)
 }
 
 // nextRead sets when e is read next. A store that must be polled is read just after the holder's next

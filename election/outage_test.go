@@ -432,6 +432,23 @@ func TestOneReadingThatWasOvertakenIsNotSaid(t *testing.T) {
 	})
 }
 
+// Two live processes have one id, and take turns with a third.
+func TestASecondProcessWithAnIDIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		_, log := logs(t, store.Backend(), Options{ID: "a", Observer: true}, "jobs")
+		a, _ := logs(t, store.Backend(), Options{ID: "a"}, "jobs")
+		logs(t, store.Backend(), Options{ID: "b"}, "jobs")
+		for range 5 {
+			time.Sleep(30 * time.Second)
+			a.Election("jobs").Resign(t.Context())
+			time.Sleep(30 * time.Second)
+			noError(t, a.Election("jobs").Nominate(t.Context(), "a"))
+		}
+		wantLines(t, log, "after five turns", `msg="same id"`)
+	})
+}
+
 // A process that is elected in all of its elections at once fills no log: a record of that is not lost.
 func TestManyElectionsThatAreWonAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electiongroup"
 	"github.com/go-election/go-election/electiontest"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // Two functions work while this process leads. One of them fails; Run cancels the other,
@@ -63,9 +64,7 @@ func (w worker) work(ctx context.Context, lead *election.Leadership) error {
 func join(t *testing.T, p *electiontest.Process) *election.Election {
 	t.Helper()
 	e, err := p.Join("job")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	return e
 }
 
@@ -131,9 +130,7 @@ func TestDoReturnsWhyTheLeadershipEnded(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		e, w := join(t, g.Start("a")), newWorker()
 		lead, err := e.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		done := make(chan error, 1)
 		go func() { done <- electiongroup.Do(lead.Context(), lead, w.work) }()
 		<-w.began

@@ -17,6 +17,7 @@ import (
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/lab/testbed"
 )
 
 // A location tells an operator of several stores which one this is. It holds no secret.
@@ -24,16 +25,12 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "elections")
 	opened := func(name, section string) backend.Backend {
 		b, err := backend.Open(name, func(into any) error { return json.Unmarshal([]byte(section), into) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		t.Cleanup(func() { b.Close() })
 		return b
 	}
 	must := func(b backend.Backend, err error) backend.Backend {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoError(t, err)
 		t.Cleanup(func() { b.Close() })
 		return b
 	}
@@ -42,9 +39,7 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		return opened("etcd", `{"endpoints": ["http://e1:2379", "e2:2379"], "username": "app", "password": "`+canary+`"}`)
 	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://u:" + canary + "@e1:2379"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	for _, c := range []struct {
 		b    backend.Backend

@@ -32,9 +32,7 @@ func (l *line) runs(program string) bool { return l.programs.run(l, "jobs", prog
 func (l *line) queue() []string {
 	l.Helper()
 	nodes, _, err := testbed.DialZooKeeper(l, l.ZooKeeper.Servers).Children(l.programs.layout.lockPath("jobs"))
-	if err != nil {
-		l.Fatal(err)
-	}
+	testbed.NoError(l, err)
 	slices.SortFunc(nodes, l.programs.layout.compare)
 	return nodes
 }

@@ -148,9 +148,7 @@ func TestWhatAListenerIsToldIsNotRead(t *testing.T) {
 			*requests
 			lease.Listener
 		}{sent, d.(lease.Listener)})
-		if err := b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has a session
-			w.Fatal(err)
-		}
+		testbed.NoError(w, b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl})) // it has a session
 
 		l := a.leads("jobs")
 		seen := b.sees("jobs")

@@ -230,9 +230,7 @@ func TestALateFirstBidGrantsNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{T: t, store: leasetest.NewStore()}
 				a, b := w.start("a"), w.start("b")
-				if err := b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has a session
-					w.Fatal(err)
-				}
+				testbed.NoError(w, b.b.Announce(w.Context(), backend.Member{Candidate: b.me, TTL: ttl})) // it has a session
 				if before == "a record before" {
 					a.leads("other")
 				}
