@@ -116,7 +116,7 @@ func setErrors(answers []backend.Answer, err error) {
 }
 
 // rounds is how often a call tries again when its conditions do not hold.
-const rounds = 5
+const rounds = 10
 
 // errBusy is the error of a call after so many rounds.
 var errBusy = fmt.Errorf("%w: other processes kept changing the same items", backend.ErrUnavailable)
